@@ -110,7 +110,7 @@ def _url(case: Case, folder: Path) -> str:
 
 
 def _run(case: Case, context: refold.Context, folder: Path) -> Outcome:
-    before = context.log.events()
+    before = [*context.log.events()]
     error = _given(case, context, folder)
     if isinstance(error, TimeoutError):
         return Outcome(finding=Finding(case, "hang", f"longer than {WAIT_S:g} s"))
@@ -147,7 +147,7 @@ def _lost(
     case: Case, context: refold.Context, before: list[refold.Event], *, wrote_nothing: bool
 ) -> tuple[str, list[str]]:
     """What is no longer as it must be; and the faults of the requests."""
-    events = context.log.events()
+    events = [*context.log.events()]
     if events[: len(before)] != before:
         return "the log changed", []
     # `undo` writes before it is refused, which is what it is asked to do here.

@@ -20,7 +20,7 @@ from refold.core.model import Usage
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import WISH_FROM, Folding
 from refold.edges.proxy.gate import target_of
-from refold.edges.proxy.observer import Observer, Taken
+from refold.edges.proxy.observer import ObservedCall, Observer
 from refold.edges.proxy.upstream import Limits
 
 
@@ -32,7 +32,7 @@ class Passage:
         self._book = ConversationRegistry(refold.open_store("memory:"), folding, Limits())
         self._observer = Observer(self._book)
         self._target = target_of("POST", path, ())
-        self._taken: Taken | None = None
+        self._taken: ObservedCall | None = None
 
     def sent(self, body: bytes) -> bytes:
         """What goes up for a call."""

@@ -3,6 +3,7 @@ soak` searches for new ones. A test that asks for a store gets one of each kind 
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -37,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in filter(OF_THE_USER.fullmatch, list(os.environ)):
         del os.environ[name]
     os.environ.update(LANG="C.UTF-8", COLUMNS="80")
+    # Nothing that a collection of tests makes is garbage.
+    gc.disable()
     if config.option.markexpr == "soak":
         settings.load_profile("search")
         return
@@ -44,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Some examples would be constants out of those modules of ours that are loaded by then, and so
     # depend on the tests that ran before.
     providers._get_local_constants = constants_ast.Constants
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

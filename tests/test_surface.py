@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import re
 import subprocess
 import sys
 import types
@@ -16,6 +18,7 @@ import pytest
 import refold
 from refold import aio, conversations, memory, register, testing
 from refold import types as brought
+from refold.edges.commands import command as result
 from refold.engine.context import Context
 
 SOURCE = Path(refold.__file__)
@@ -121,9 +124,60 @@ def test_async_callers_have_every_method_with_its_signature(wrapper):
         method = name.split(".")[1]
         assert hasattr(wrapper, method), method
         plain = getattr(ROOMS[wrapper], method)
-        # A stream that is awaited is another type than one that is not.
-        if not isinstance(plain, property) and method != "stream":
+        # Awaited streams and iterators have other types.
+        if not isinstance(plain, property) and method not in ("stream", "events"):
             assert inspect.signature(plain) == inspect.signature(getattr(wrapper, method))
+
+
+# Signatures with a number that cuts the result, and how a caller learns of it. Anything else that
+# lists gives all by default.
+THE_BEST = {  # a ranking: its caller asks for the best of them, and the docstring says so
+    "Context.search",
+    "Artifacts.select",
+    "SemanticMemory.retrieve",
+    "SemanticMemory.near",
+    "SemanticMemory.known_of",
+    "FileVersions.refresh",
+}
+SAYS_MORE = {"Artifacts.grep", "Artifacts.lines"}  # `ended` and `cut` of the result
+THINNED = {"LogReader.points"}  # the docstring says which; any other seq can be restored
+BOUNDS = re.compile(r"limit|keep|count|top|most|(?:^|_)max$|^every$")
+
+
+def bounded_by_default(pairs: list[tuple[str, typing.Any]]) -> set[str]:
+    """The functions with an optional number that cuts their result."""
+    return {
+        name
+        for name, function in pairs
+        for one in inspect.signature(function).parameters.values()
+        if BOUNDS.search(one.name) and isinstance(one.default, int) and one.default is not False
+    }
+
+
+def test_no_public_call_is_cut_at_a_number_by_default():
+    found = bounded_by_default(SURFACE)
+    assert found == THE_BEST | SAYS_MORE | THINNED
+    functions = dict(SURFACE)
+    for name in THE_BEST:
+        assert re.search(r"\b(best|nearest|up to|most)\b", functions[name].__doc__.lower()), name
+
+
+def test_every_command_with_a_limit_says_whether_there_is_more():
+    """The result has a field for it; the replay of all sessions has them all in its JSON."""
+    fields = {"more", "total", "ended", "limit"}
+    silent = set()
+    for path in (SOURCE.parent / "edges/commands").glob("*.py"):
+        module = importlib.import_module(f"refold.edges.commands.{path.stem}")
+        for name, function in vars(module).items():
+            if not inspect.isfunction(function) or function.__module__ != module.__name__:
+                continue
+            limit = inspect.signature(function).parameters.get("limit")
+            if limit is None or not isinstance(limit.default, int):
+                continue
+            results = leaves(typing.get_type_hints(function)["return"]) - {result.Result}
+            if results and not any(fields & set(one.__struct_fields__) for one in results):
+                silent.add(f"{path.stem}.{name}")
+    assert silent == set()
 
 
 ASYNC_PROGRAM = """

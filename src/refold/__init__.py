@@ -8,8 +8,8 @@ be folded again.
     response = client.messages.create(**context.request())
     context.record(response)
 
-Here is what you call. `refold.types` has the types of what you bring and get back,
-`refold.register` makes your own parts known by name, `refold.conversations` works on whole stored
+This module has the main calls. `refold.types` has the types of arguments and results,
+`refold.register` registers your own parts by name, `refold.conversations` works on whole stored
 conversations, `refold.memory` has what outlives them, `refold.aio` is for async programs and
 `refold.testing` for tests. Public names are imported when they are first used, so that
 `import refold` costs nothing.
@@ -69,45 +69,33 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = ("aio", "conversations", "memory", "register", "testing", "types")
+# Public names, by the module that defines them.
+_DEFINED_IN = {
+    "artifacts.artifacts": "Artifacts",
+    "artifacts.cleanup": "Cleanup",
+    "config": "Config",
+    "core.budget": "Budget",
+    "core.model": "Artifact Event Message Origin Usage View",
+    "core.plan": "Plan Receipt",
+    "dialects": "tool_calls",
+    "dialects.page": "Rendered",
+    "edges.endpoints.writer": "endpoint",
+    "engine.context": "Context",
+    "engine.file_versions": "FileVersions",
+    "engine.log_reader": "LogReader",
+    "engine.opening": "open",
+    "engine.stats": "Stats count_messages",
+    "engine.toolbox": "Toolbox",
+    "errors": "Conflict Corrupt Denied Invalid NotFound OverBudget RefoldError Unavailable",
+    "log.notices": "Notice",
+    "memory.entry": "MemoryEntry",
+    "memory.semantic": "SemanticMemory open_memory",
+    "search.snippets": "Hit",
+    "stores": "open_store",
+    "tokens.models": "Model model_info",
+}
 _HOMES = {
-    "Artifact": "refold.core.model",
-    "Artifacts": "refold.artifacts.artifacts",
-    "Budget": "refold.core.budget",
-    "Cleanup": "refold.artifacts.cleanup",
-    "Config": "refold.config",
-    "Conflict": "refold.errors",
-    "Context": "refold.engine.context",
-    "Corrupt": "refold.errors",
-    "Denied": "refold.errors",
-    "Event": "refold.core.model",
-    "FileVersions": "refold.engine.file_versions",
-    "Hit": "refold.search.snippets",
-    "Invalid": "refold.errors",
-    "LogReader": "refold.engine.log_reader",
-    "MemoryEntry": "refold.memory.entry",
-    "Message": "refold.core.model",
-    "Model": "refold.tokens.models",
-    "NotFound": "refold.errors",
-    "Notice": "refold.log.notices",
-    "Origin": "refold.core.model",
-    "OverBudget": "refold.errors",
-    "Plan": "refold.core.plan",
-    "Receipt": "refold.core.plan",
-    "RefoldError": "refold.errors",
-    "Rendered": "refold.dialects.page",
-    "SemanticMemory": "refold.memory.semantic",
-    "Stats": "refold.engine.stats",
-    "Toolbox": "refold.engine.toolbox",
-    "Unavailable": "refold.errors",
-    "Usage": "refold.core.model",
-    "View": "refold.core.model",
-    "count_messages": "refold.engine.stats",
-    "endpoint": "refold.edges.endpoints.writer",
-    "model_info": "refold.tokens.models",
-    "open": "refold.engine.opening",
-    "open_memory": "refold.memory.semantic",
-    "open_store": "refold.stores",
-    "tool_calls": "refold.dialects",
+    name: f"refold.{module}" for module, names in _DEFINED_IN.items() for name in names.split()
 }
 
 __all__ = ["__version__", *_MODULES, *_HOMES]

@@ -16,13 +16,14 @@ import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from itertools import islice
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from refold.artifacts.artifacts import Artifacts
 from refold.checked import checked
 from refold.config import Config
 from refold.core.budget import Budget
-from refold.core.model import View
+from refold.core.model import Event, View
 from refold.dialects.streams import awaited
 from refold.engine import opening
 from refold.engine.context import Context
@@ -30,19 +31,14 @@ from refold.engine.file_versions import FileVersions
 from refold.engine.log_reader import LogReader
 from refold.engine.recorder import CALLER
 from refold.engine.toolbox import Toolbox
+from refold.log.log import PAGE_EVENTS
 from refold.memory.semantic import SemanticMemory
 from refold.memory.semantic import open_memory as _open_memory
 
 __all__ = [
-    "AsyncArtifacts",
-    "AsyncContext",
-    "AsyncFileVersions",
-    "AsyncLogReader",
-    "AsyncMemory",
-    "AsyncToolbox",
-    "open",
-    "open_memory",
-]
+    "AsyncArtifacts", "AsyncContext", "AsyncFileVersions", "AsyncLogReader", "AsyncMemory",
+    "AsyncToolbox", "open", "open_memory",
+]  # fmt: skip
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +46,7 @@ Wrapped = TypeVar("Wrapped")
 
 
 class _Async:
-    """The base of all wrappers."""
+    """The base class of all wrappers."""
 
     def __init__(self, wrapped: Any) -> None:
         self._wrapped = wrapped
@@ -68,7 +64,7 @@ def _threaded(
     return threaded
 
 
-def _threaded_twin(
+def _threaded_context(
     method: Callable[Concatenate[Context, P], Context],
 ) -> Callable[Concatenate[_Async, P], Coroutine[Any, Any, AsyncContext]]:
     """The same for a method that returns another context, which is wrapped too."""
@@ -107,7 +103,6 @@ def _bridged(loop: asyncio.AbstractEventLoop, value: Any) -> Any:
 class AsyncLogReader(_Async):
     """`context.log`, awaited."""
 
-    events = _threaded(LogReader.events)
     points = _threaded(LogReader.points)
     batches = _threaded(LogReader.batches)
     notes = _threaded(LogReader.notes)
@@ -116,6 +111,14 @@ class AsyncLogReader(_Async):
     scores = _threaded(LogReader.scores)
     export = _threaded(LogReader.export)
     exported = _threaded(LogReader.exported)
+
+    async def events(self, *, after: int = 0, limit: int | None = None) -> AsyncIterator[Event]:
+        """All events after a seq up to the head, read a page at a time; with `limit`, the first of
+        them."""
+        events = await asyncio.to_thread(self._wrapped.events, after=after, limit=limit)
+        while page := await asyncio.to_thread(list, islice(events, PAGE_EVENTS)):
+            for event in page:
+                yield event
 
 
 class AsyncArtifacts(_Async):
@@ -204,8 +207,8 @@ class AsyncContext(_Async):
     on = _threaded(Context.on)
     flush = _threaded(Context.flush)
     close = _threaded(Context.close)
-    fork = _threaded_twin(Context.fork)
-    spawn = _threaded_twin(Context.spawn)
+    fork = _threaded_context(Context.fork)
+    spawn = _threaded_context(Context.spawn)
 
     @checked
     def stream(self, response: AsyncIterable[Any]) -> AsyncIterator[Any]:
@@ -237,7 +240,7 @@ class AsyncContext(_Async):
 
     @functools.cached_property
     def log(self) -> AsyncLogReader:
-        """The past of the conversation."""
+        """Reads the log of the conversation."""
         return AsyncLogReader(self._wrapped.log)
 
     @functools.cached_property
@@ -277,9 +280,7 @@ class AsyncContext(_Async):
         await self.close()
 
 
-def _opener(
-    function: Callable[P, Context],
-) -> Callable[P, Coroutine[Any, Any, AsyncContext]]:
+def _opener(function: Callable[P, Context]) -> Callable[P, Coroutine[Any, Any, AsyncContext]]:
     """A function that opens a context, as a coroutine function that returns it wrapped."""
 
     async def opener(*args: P.args, **given: P.kwargs) -> AsyncContext:

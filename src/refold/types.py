@@ -1,11 +1,11 @@
-"""The types of what you bring and of what refold gives back.
+"""The types of arguments and results of refold's calls.
 
     from refold.types import Answer, Request
 
     def writer(request: Request) -> Answer: ...
 
-You bring stores, writers, strategies, listeners and the like in these shapes; the rest are values
-that calls return. `refold.register` makes your own parts known by name.
+Stores, writers, strategies, listeners and the like are yours to write, in these shapes; the rest
+are values that calls return. `refold.register` registers your own parts by name.
 """
 
 from refold.artifacts.artifacts import Matches
@@ -42,56 +42,11 @@ from refold.tokens.counter import Count, Counter
 from refold.writer.asker import Answer, Request, Writer
 
 __all__ = [
-    "Answer",
-    "Ask",
-    "Batch",
-    "Brief",
-    "CleanupItem",
-    "Count",
-    "Counter",
-    "Describer",
-    "Dialect",
-    "Difference",
-    "Edit",
-    "Embedder",
-    "FileChange",
-    "FileVersion",
-    "Filters",
-    "Forgotten",
-    "Hide",
-    "Hook",
-    "ImportedMemories",
-    "Judge",
-    "Listener",
-    "Matches",
-    "MemoryChange",
-    "Mirrored",
-    "Moment",
-    "NativeCaller",
-    "NativeRequest",
-    "Noted",
-    "NoticeName",
-    "PageMessage",
-    "Part",
-    "Permitted",
-    "Point",
-    "Replace",
-    "Request",
-    "Restored",
-    "Score",
-    "Selected",
-    "Slot",
-    "Span",
-    "Store",
-    "StoredArtifact",
-    "Strategy",
-    "Summarize",
-    "Summarizer",
-    "Taken",
-    "Trace",
-    "Undone",
-    "Unfolded",
-    "VectorStore",
-    "Veto",
-    "Writer",
-]
+    "Answer", "Ask", "Batch", "Brief", "CleanupItem", "Count", "Counter", "Describer", "Dialect",
+    "Difference", "Edit", "Embedder", "FileChange", "FileVersion", "Filters", "Forgotten", "Hide",
+    "Hook", "ImportedMemories", "Judge", "Listener", "Matches", "MemoryChange", "Mirrored",
+    "Moment", "NativeCaller", "NativeRequest", "Noted", "NoticeName", "PageMessage", "Part",
+    "Permitted", "Point", "Replace", "Request", "Restored", "Score", "Selected", "Slot", "Span",
+    "Store", "StoredArtifact", "Strategy", "Summarize", "Summarizer", "Taken", "Trace", "Undone",
+    "Unfolded", "VectorStore", "Veto", "Writer",
+]  # fmt: skip

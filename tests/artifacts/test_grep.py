@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 
-from refold.artifacts import grep as grepping
 from refold.artifacts.grep import matching_lines
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
 from refold.log.unfold import lines_between
@@ -154,7 +154,7 @@ def test_an_error_while_reading_comes_through_and_leaves_no_process(monkeypatch)
 
 
 def test_without_a_process_a_regular_expression_is_unavailable(monkeypatch):
-    monkeypatch.setattr(grepping.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(Unavailable) as refused:
         matching_lines([b"x"], "x", regex=True)
     assert "plain text" in refused.value.hint

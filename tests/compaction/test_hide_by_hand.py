@@ -70,7 +70,7 @@ def test_tool_pairs_go_whole_and_it_is_said(
     receipt = context.hide(first, last)
     assert on_page(context) == left
     reason = receipt.items[0].reason
-    assert reason == "hidden by hand" + (f", with what belongs to it: {added}" if added else "")
+    assert reason == "hidden by hand" + (f", with related messages: {added}" if added else "")
     for name in DIALECTS:
         assert dialects.dialect(name).check(context.request(name)) == []
 

@@ -3,6 +3,8 @@ append."""
 
 from __future__ import annotations
 
+from functools import cache
+
 from hypothesis import strategies as st
 
 from refold.core.codec import ZERO, encode, kind_of, seal, uuid7
@@ -93,15 +95,15 @@ def _span(n: int) -> st.SearchStrategy[Span]:
     return st.tuples(st.integers(1, n), st.integers(1, n)).map(lambda p: Span(min(p), max(p)))
 
 
-@st.composite
-def bodies(draw: st.DrawFn, max_size: int = 24) -> list[Body | tuple[str, bytes]]:
-    """Half messages, half everything else, pointing anywhere in the log."""
-    n = draw(st.integers(0, max_size))
-    seqs = st.integers(0, max(n, 1) + 1)
+# A strategy costs more to build than to draw from.
+@cache
+def _others(n: int) -> st.SearchStrategy[Body | tuple[str, bytes]]:
+    """Everything but messages, pointing anywhere in a log of so many events."""
+    seqs = st.integers(0, n + 1)
     batch = st.sampled_from(["b1", "b2", "b3"])
-    span = _span(max(n, 1))
+    span = _span(n)
     keep = st.none() | st.lists(_span(5), max_size=2).map(tuple)
-    others = st.one_of(
+    return st.one_of(
         st.builds(Replace, batch=batch, seq=seqs, block=st.integers(0, 3), keep=keep, text=_texts),
         st.builds(Hide, batch=batch, span=span, notice=st.sampled_from(["", "[hidden]"])),
         st.builds(
@@ -129,6 +131,13 @@ def bodies(draw: st.DrawFn, max_size: int = 24) -> list[Body | tuple[str, bytes]
         st.builds(Erase, seq=seqs),
         st.just(("future-kind", b'{"anything":[1,2]}')),
     )
+
+
+@st.composite
+def bodies(draw: st.DrawFn, max_size: int = 24) -> list[Body | tuple[str, bytes]]:
+    """Half messages, half everything else, pointing anywhere in the log."""
+    n = draw(st.integers(0, max_size))
+    others = _others(max(n, 1))
     return [draw(messages if draw(st.booleans()) else others) for _ in range(n)]
 
 

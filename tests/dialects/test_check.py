@@ -191,7 +191,11 @@ ANTHROPIC_FAULTS: list[tuple[str, list[Any], str]] = [
         [U, uses("a"), U, says("user", result("a"))],
         "'a' before it has no result",
     ),
-    ("P1 text first", [U, uses("a"), says("user", text(), result("a"))], "before the results"),
+    (
+        "P1 text first",
+        [U, uses("a"), says("user", text(), result("a"))],
+        "the results are not first",
+    ),
     (
         "P1 second result",
         [U, uses("a"), says("user", result("a"), result("a"))],

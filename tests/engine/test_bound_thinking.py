@@ -126,7 +126,7 @@ class Story:
 
     def said(self, step: int) -> int:
         """One of the messages of the log, another one at every turn."""
-        events = self.context.log.events()
+        events = [*self.context.log.events()]
         seqs = [event.seq for event in events if event.kind == "message"]
         return seqs[self.count * step % len(seqs)]
 

@@ -78,7 +78,7 @@ def test_a_clock_that_steps_back_leaves_the_order_as_it_was(url):
         context.append({"role": "user", "content": "third"})
         said = [message["content"] for message in checked(context)["messages"]]
         assert said == ["first", "second", "third"]
-        events = context.log.events()
+        events = [*context.log.events()]
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert events[-2].at_ms < events[-3].at_ms
 

@@ -80,6 +80,23 @@ def test_a_page_of_the_log_has_no_negative_bounds(context: refold.Context, bound
         context.log.events(**bound)
 
 
+@pytest.mark.parametrize("url", ["memory:", "sqlite:"])
+def test_the_events_are_all_events_after_a_seq_or_the_first_of_them(url: str, tmp_path: Path):
+    """M-18"""
+    store = url if url == "memory:" else f"sqlite:{tmp_path}/work.db"
+    with refold.open("long", store=store, window=1_000_000) as context:
+        context.append([{"role": "user", "content": f"{n}"} for n in range(1_205)])
+        seqs = [event.seq for event in context.log.events()]
+        assert seqs == list(range(1, context.view.head + 1)) and len(seqs) > 1_200
+        for after in (0, 1, 499, 500, 501, 1_000, 1_200, len(seqs), len(seqs) + 5):
+            for limit in (None, 0, 1, 499, 500, 501, 1_000, 1_001, 5_000):
+                found = [one.seq for one in context.log.events(after=after, limit=limit)]
+                assert found == seqs[after:][:limit], (after, limit)
+        for event in context.log.events(after=1_200):
+            context.append({"role": "user", "content": f"after {event.seq}"})
+        assert context.view.head < 2 * len(seqs)
+
+
 def test_a_backup_over_a_file_names_no_option_of_the_shell(
     context: refold.Context, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ def model(text):
 
 
 def reopened(context):
-    return fold(context.log.events(limit=100_000))
+    return fold([*context.log.events()])
 
 
 # --- when it happened ---

@@ -311,7 +311,7 @@ def test_a_reader_sees_whole_batches_while_another_process_writes(folder):
         while child.is_alive():
             with refold.open("sea", store=url, read_only=True) as reader:
                 heads.append(reader.view.head)
-                assert len(reader.log.events(limit=10_000)) >= heads[-1]
+                assert len([*reader.log.events()]) >= heads[-1]
         child.join()
         assert child.exitcode == 0
         assert heads == sorted(heads)

@@ -84,7 +84,7 @@ def test_what_a_newer_version_wrote_is_carried_and_told(name: str) -> None:
     store = MemoryStore()
     context = refold.Context(store, "talk", embedder=False)
     context.append({"role": "user", "content": "hello"})
-    last = context.log.events()[-1]
+    last = [*context.log.events()][-1]
     event = codec.seal(
         last.chain,
         2,

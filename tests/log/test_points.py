@@ -280,7 +280,7 @@ def test_a_time_before_the_log_and_what_is_no_time_are_refused() -> None:
     context = spoken([0, 1_000])
     context.checkpoint("2025-11-20")
     assert context.restore("2025-11-20", dry_run=True).seq == context.view.checkpoints["2025-11-20"]
-    with pytest.raises(NotFound, match="nothing as early as"):
+    with pytest.raises(NotFound, match="no event as early as"):
         context.restore("2024-01-01", dry_run=True)
     for wrong in (1.5, math.nan, -math.inf, 7, "yesterday"):
         with pytest.raises((Invalid, NotFound)):

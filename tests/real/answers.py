@@ -15,7 +15,7 @@ def said_in(place: str) -> list[str]:
     """What each message in the only log of a store says, oldest first."""
     [about] = refold.conversations.list(place)
     with refold.open(about.id, store=place, read_only=True) as context:
-        events = context.log.events()
+        events = [*context.log.events()]
     assert [event for event in events if event.kind in ("revert", "restore")] == []
     return [_said(decode(event)) for event in events if event.kind == "message"]
 

@@ -103,7 +103,7 @@ def test_an_embedder_whose_vectors_change_their_length_is_noticed_and_they_are_m
         assert isinstance(searcher.search("vehicle"), list)
         assert (
             searcher.said[-1][0] == "embedder-changed"
-            and "of 5 numbers, before of 4" in searcher.said[-1][1]
+            and "have 5 numbers now, not 4" in searcher.said[-1][1]
         )
         talk(store, "a", ["a new engine"])
         assert set(seqs(searcher.search("vehicle", limit=2))) == {1, 3}

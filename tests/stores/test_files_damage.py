@@ -360,7 +360,7 @@ def _opens_with_a_notice(url: str) -> None:
         context.on("storage-recovered", told.append)
         context.append({"role": "user", "content": "x"})
     assert [notice.reason for notice in told] == [
-        "the log ends at event 2, but it had 5: what came after is lost"
+        "the log ends at event 2, but it had 5: later events are lost"
     ]
 
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from msgspec import Struct
 
 from refold.artifacts import grep_process
 from refold.errors import Invalid, Unavailable
+from refold.system import own_python
 
 PATTERN_CHARS_MAX = 1_000
 LINES_MAX = 1_000
@@ -147,16 +147,15 @@ def _in_process(chunks: Iterable[bytes], request: dict[str, Any], wait_s: float)
 
 
 def _start(answer: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", grep_process.__file__]
     # The child gets nothing of our environment, except for a variable that Windows needs.
     environment = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
     try:
-        return subprocess.Popen(
-            command,
+        return own_python.start(
+            *("-I", "-S", grep_process.__file__),
             stdin=subprocess.PIPE,
             stdout=answer,
             stderr=subprocess.DEVNULL,
-            env=environment,
+            environ=environment,
         )
     except OSError as error:
         reason = f"a regular expression needs a process of its own: {error.strerror or error}"

@@ -36,7 +36,7 @@ from refold.errors import Corrupt, NotFound
 from refold.log.draft import Draft
 from refold.log.front import mark_of
 from refold.log.log import Log, now_ms
-from refold.log.trace import conversations, events_of, is_memory
+from refold.log.trace import conversations, conversations_and_memories, events_of, is_memory
 from refold.search import fronts
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.stores import erase_events
@@ -252,7 +252,9 @@ def _erase_of(event: Event, ids: set[str]) -> Erase:
 def _erase_memories(store: Store, id: str, seqs: set[int]) -> int:
     """Erases memories taken from the events; returns their number."""
     count = 0
-    for about in _memories(store):
+    for about in conversations_and_memories(store):
+        if not is_memory(about.id):
+            continue
         from_here = [
             event.seq
             for event in events_of(store, about)
@@ -266,13 +268,6 @@ def _erase_memories(store: Store, id: str, seqs: set[int]) -> int:
             erase_events(store, about.id, from_here)
             count += len(from_here)
     return count
-
-
-def _memories(store: Store) -> Iterator[Conversation]:
-    after = ""
-    while page := store.conversations(after=after, limit=200):
-        yield from (about for about in page if is_memory(about.id))
-        after = page[-1].id
 
 
 def _body(event: Event) -> object:

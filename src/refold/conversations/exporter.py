@@ -13,7 +13,7 @@ import base64
 import codecs
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from secrets import token_hex
 from typing import Protocol
 
@@ -214,27 +214,19 @@ def export_file(
 def write_file(path: str, chunks: Iterable[bytes]) -> int:
     """Writes a file for the owner alone, all or nothing; returns its size in bytes."""
     folder = os.path.dirname(os.path.abspath(path))
+    pending = os.path.join(folder, f".pending-{token_hex(8)}")
     try:
-        with _pending(folder) as pending:
-            with os.fdopen(os.open(pending, NEW_FILE, FILE_MODE), "wb") as file:
-                # The mode given to open() is cut by the umask, this one is not.
-                os.fchmod(file.fileno(), FILE_MODE)
-                size = sum(map(file.write, chunks))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(pending, path)
+        with os.fdopen(os.open(pending, NEW_FILE, FILE_MODE), "wb") as file:
+            # The mode given to open() is cut by the umask, this one is not.
+            os.fchmod(file.fileno(), FILE_MODE)
+            size = sum(map(file.write, chunks))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(pending, path)
         disk.sync_folder(folder)
     except OSError as error:
         raise disk.os_failure(error, f"cannot write {path}") from error
-    return size
-
-
-@contextmanager
-def _pending(folder: str) -> Iterator[str]:
-    """A path for an unfinished file, which is removed at the end if it still exists."""
-    path = os.path.join(folder, f".pending-{token_hex(8)}")
-    try:
-        yield path
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+        with suppress(OSError):
+            os.unlink(pending)
+    return size

@@ -19,7 +19,6 @@ from itertools import accumulate
 from typing import Any, BinaryIO
 
 import msgspec
-from msgspec import Struct
 
 from refold import decoding, dialects
 from refold.conversations.exporter import FORMAT, VERSION
@@ -56,34 +55,27 @@ TOO_LARGE = f"an event of more than {EVENT_BYTES_MAX:,} bytes"
 
 def read_document(path: str) -> bytes:
     """The bytes of an export. Any other file is refused by its first bytes."""
-    disk.check_name(path)
     try:
-        with _open_regular(path) as file:
+        with open_regular_file(path) as file:
             size = sum(map(len, checked_pieces(file, path)))
             file.seek(0)
             # A file that grows meanwhile is cut here, and the later checks find that.
             return file.read(size)
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}", hint=NAME_AN_EXPORT) from error
     except OSError as error:
         raise disk.os_failure(error, f"cannot read {path}") from error
 
 
 def open_regular_file(path: str, hint: str = NAME_AN_EXPORT) -> BinaryIO:
-    """A regular file, open for reading, with errors for a person; `hint` suggests a name."""
+    """A regular file, open for reading; Invalid for a folder, a device or a pipe. `hint` is for
+    the error."""
     disk.check_name(path)
     try:
-        return _open_regular(path, hint)
+        # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}", hint=hint) from error
     except OSError as error:
         raise disk.os_failure(error, f"cannot read {path}") from error
-
-
-def _open_regular(path: str, hint: str = NAME_AN_EXPORT) -> BinaryIO:
-    """The file, open for reading; Invalid if it is a folder, a device or a pipe."""
-    # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise Invalid(f"{path} is not a regular file", hint=hint)
@@ -271,10 +263,6 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
 # --- nesting ---
 
 
-def too_deep() -> Invalid:
-    return Invalid(TOO_DEEP, hint="pass deep structures as text")
-
-
 class Nesting:
     """Checks a document chunk by chunk; an event is `frame` levels deep in it. Raises Invalid for
     too many levels, or for more bytes outside of strings than an event may have in all."""
@@ -297,7 +285,7 @@ class Nesting:
         for byte in plain.translate(None, _NO_BRACKETS):
             depth += 1 if byte in b"[{" else -1
             if depth > frame + BODY_DEPTH_MAX:
-                raise too_deep()
+                raise Invalid(TOO_DEEP, hint="pass deep structures as text")
             if depth <= frame:
                 self.size = 0
         self.depth = depth
@@ -306,7 +294,7 @@ class Nesting:
             raise Invalid(TOO_LARGE, hint="store large content as an artifact")
 
 
-class Recognised(Struct, frozen=True, kw_only=True):
+class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation, and the number of messages it shares with the beginning of the list."""
 
     conversation: Conversation

@@ -210,10 +210,7 @@ def _reordered(group: Sequence[Slot], overdue: dict[str, str], repairs: list[str
 
 
 def _take_results(
-    slot: Slot,
-    waiting: dict[str, dict[str, Slot]],
-    overdue: dict[str, str],
-    repairs: list[str],
+    slot: Slot, waiting: dict[str, dict[str, Slot]], overdue: dict[str, str], repairs: list[str]
 ) -> list[Block]:
     """Assigns each result of a slot to its waiting call; returns late results as texts. A result
     that no call on the page needs is left out."""
@@ -294,21 +291,16 @@ def _distinct(slot: Slot) -> Slot:
 
 
 def thinking_check(view: View, *, bound: bool, native: bool = False) -> ThinkingCheck:
-    """The check whether the thinking in a slot is valid: the page before it is the same as when it
-    was written. A native summary in place of messages does not count as a change, as long as it is
-    sent (`native`).
-
-    Models that bind thinking to everything before it, the system prompt and the tools included,
-    refuse it elsewhere. Others require the thinking of a tool loop that was open at the change:
-    for them, thinking after the request of that time is valid.
+    """The check whether the thinking in a slot is valid. Models that bind thinking to everything
+    before it, the system prompt and the tools included, refuse it unless the page before it is the
+    same as when it was written; a native summary in place of messages does not count as a change,
+    as long as it is sent (`native`). For all other models thinking is always valid, so equal slots
+    are equal requests, and an undo is exact.
     """
-    if bound:
-        since = unchanged_since(view.eras, native=native)
-        return partial(_is_bound_valid, view.eras, since, native)
-    edited_at = view.undoable[-1][0] if view.undoable else 0
-    earlier = (slot for slot in reversed(view.slots) if slot.seq < edited_at)
-    first = next((slot.seq for slot in earlier if is_request(slot)), 0)
-    return lambda slot: slot.seq >= first
+    if not bound:
+        return lambda _: True
+    since = unchanged_since(view.eras, native=native)
+    return partial(_is_bound_valid, view.eras, since, native)
 
 
 def _is_bound_valid(eras: Sequence[Era], since: int, native: bool, slot: Slot) -> bool:
@@ -323,13 +315,13 @@ def _is_bound_valid(eras: Sequence[Era], since: int, native: bool, slot: Slot) -
     return slot.seq < (era.until_native if native else era.until)
 
 
-def without_thinking(slots: Sequence[Slot], stands: ThinkingCheck) -> Sequence[Slot]:
+def without_thinking(slots: Sequence[Slot], keeps_thinking: ThinkingCheck) -> Sequence[Slot]:
     """The slots, without invalid thinking."""
     kept: list[Slot] = []
     is_changed = False
     for slot in slots:
         blocks = slot.message.blocks
-        if any(isinstance(block, Thinking) for block in blocks) and not stands(slot):
+        if any(isinstance(block, Thinking) for block in blocks) and not keeps_thinking(slot):
             blocks = tuple(Thinking() if type(block) is Thinking else block for block in blocks)
             slot = replace(slot, message=replace(slot.message, blocks=blocks))
             is_changed = True

@@ -74,7 +74,7 @@ class Page:
 
     def _restart(self, edition: object) -> None:
         self.edition = edition  # the stable part is valid as long as this is unchanged
-        self.stands: ThinkingCheck = lambda _: True  # which slots keep their thinking
+        self.keeps_thinking: ThinkingCheck = lambda _: True  # which slots keep their thinking
         self.stable: list[Slot] = []
         self.opened = False  # whether anything but system messages was rendered
         self.overdue: dict[str, str] = {}  # calls without a result, and their tools
@@ -100,12 +100,7 @@ class Page:
         # Marks live as long as the caller's newest one, unless the caller asked for a lifetime.
         caching = self.caching if self.caching.ttl else replace(self.caching, ttl=self.ttl)
         request = self.dialect.request(
-            messages,
-            system=view.system,
-            tools=view.tools,
-            marks=marks,
-            lost=lost,
-            caching=caching,
+            messages, system=view.system, tools=view.tools, marks=marks, lost=lost, caching=caching
         )
         return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs))
 
@@ -115,7 +110,7 @@ class Page:
         if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
             native = is_shown(view.slots, self.takes)
-            self.stands = thinking_check(view, bound=self.bound, native=native)
+            self.keeps_thinking = thinking_check(view, bound=self.bound, native=native)
         new = view.slots[len(self.stable) :]
         for span in groups(new)[:-1]:
             self._keep(self._unit(new[span.start : span.stop]))
@@ -155,7 +150,7 @@ class Page:
             ordered = without_opening(settled_slots, self.dialect.name)
             if ordered is not settled_slots:
                 repairs = repairs[:-1]  # the inserted opening is the last repair
-        ordered = without_thinking(ordered, self.stands)
+        ordered = without_thinking(ordered, self.keeps_thinking)
         spoken = [
             self._unmarked(message)
             for slot in ordered
@@ -217,13 +212,13 @@ class PageMessages:
         self._dialect, self._settle, self._takes = dialect, settle, takes
         self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by seqs
 
-    def of(self, slots: Sequence[Slot], stands: ThinkingCheck) -> list[PageMessage]:
+    def of(self, slots: Sequence[Slot], keeps_thinking: ThinkingCheck) -> list[PageMessage]:
         """The slots in the dialect's format, with the thinking that is still valid."""
         ordered = slots
         if self._settle:
             lawful = without_opening(settled(slots)[0], self._dialect.name)
             ordered = [slot for slot in lawful if not is_silent(slot.message)]
-        ordered = without_thinking(ordered, stands)
+        ordered = without_thinking(ordered, keeps_thinking)
         page_groups: dict[tuple[int, ...], _Group] = {}
         messages: list[PageMessage] = []
         for span in groups(ordered):

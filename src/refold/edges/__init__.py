@@ -1,6 +1,6 @@
-"""The edges: where the world comes in. Nothing imports an edge.
+"""The edges: refold's interfaces to users, agents, models and networks. No other room imports them.
 
-`commands` is what can be asked for, `cli` offers it in a shell, `demo` is a session to watch, and
-`endpoints` asks models over HTTP. `adapters` puts refold into agent frameworks, and `mcp` offers it
-to other agents.
+`cli` runs the `commands` in a shell, `chat` is an agent, `demo` a session to watch; `displays`
+formats output. `proxy`, `hooks`, `mcp` and `adapters` serve other agents, `importers` reads their
+sessions. `server` is the team server, and `endpoints` calls models over HTTP.
 """

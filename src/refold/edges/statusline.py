@@ -125,7 +125,7 @@ def claude_line(given: bytes, *, short: bool, color: bool) -> str:
         cost = _object(fields.get("cost")).get("total_cost_usd")
         bill = ""
         if isinstance(cost, int | float) and not isinstance(cost, bool) and abs(cost) < 1e9:
-            bill = cost_part(float(cost))  # not for NaN and infinity, which Python's JSON has
+            bill = f"${float(cost):.2f}"  # not for NaN and infinity, which Python's JSON has
         parts = [*_heading(fields), *parts, bill, cache, _kept(fields)]
         parts.append("/compact soon" if percent >= WARN_PERCENT else "")
     return joined(parts, percent, color=color)
@@ -243,7 +243,7 @@ def _bill(fold: Fold) -> list[str]:
     compactions = sum(purpose in (ADOPTED, NATIVE) for purpose in purposes)
     noun = "compaction" if compactions == 1 else "compactions"
     return [
-        "" if cost is None else cost_part(cost),
+        "" if cost is None else f"${cost:.2f}",
         cache_part(totals.cache_read, totals.input),
         f"{compactions} {noun}" if compactions else "",
     ]
@@ -276,11 +276,6 @@ def joined(parts: list[str], percent: int, *, color: bool) -> str:
 def name_part(name: str) -> str:
     """A foreign name, on one line and not too long."""
     return " ".join(name.split())[:NAME_CHARS]
-
-
-def cost_part(dollars: float) -> str:
-    """`$0.51`."""
-    return f"${dollars:.2f}"
 
 
 def cache_part(read: int, total: int) -> str:

@@ -3,8 +3,8 @@ a text, and its limits.
 
 Files that git ignores, links, the store in use and refold's own files are left out. A path from a
 person or a model is resolved before it is used. Everything is bounded. Neighbours: the command
-`refold add`, the tools of a chat; `stores.own_paths` knows the
-files of a store, `pathspec` the patterns of `.gitignore`.
+`refold add`, the tools of a chat; `stores.own_paths` lists the files of a store, `pathspec` parses
+the patterns of `.gitignore`.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def _walk(
     for entry in _entries(folder):
         path = f"{below}/{entry.name}" if below else entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        if entry.name in NEVER or is_ignored(path, patterns, is_folder=is_folder):
+        if entry.name in NEVER or entry.path in without:
             continue
-        if entry.path in without:
+        if is_ignored(path, patterns, is_folder=is_folder):
             continue
         if not is_folder:
             yield Found(path, depth, False, _size(entry))
@@ -130,7 +130,7 @@ def guarded(store: Store) -> Container[str]:
 def refuse_guarded(path: str, guards: Container[str]) -> None:
     """Denied for a guarded path."""
     if path in guards:
-        hint = "what a conversation holds is shown by refold show and refold export"
+        hint = "use refold show or refold export to see a conversation"
         raise Denied(f"{quoted(path)} belongs to the store", hint=hint)
 
 
@@ -236,7 +236,7 @@ def matches(top: str, text: str, *, limit: int, without: Container[str] = ()) ->
         if found.is_folder or found.size_bytes > FILE_BYTES_MAX:
             continue
         if searched >= FILES_MAX or time.monotonic() > deadline:
-            return Matches(lines, searched, f"only {searched:,} files were looked at")
+            return Matches(lines, searched, f"only {searched:,} files were searched")
         searched += 1
         for match in _matches_in_file(Path(top) / found.path, found.path, text):
             if len(lines) == limit:

@@ -2,8 +2,8 @@
 
 Drafts are made as if those before them were in the log. `write` writes all of them or none: if
 another writer was faster it raises `Overtaken`, and the caller builds the batch again from the new
-log. This is for imports, whose keys say what a log has. Neighbours: `recorder` parses and drafts,
-`log.open_log` appends, `edges.importers` fills batches.
+log. Meant for imports, which recognize stored messages by their keys. Neighbours: `recorder` parses
+and drafts, `log.open_log` appends, `edges.importers` fills batches.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Batch:
         self._held = 0
         self.written = 0  # events
         self._is_single = bool(context.config.checkpoint_every)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._run = Run(is_single=self._is_single)
         self._ahead: list[Message] = []
         self._responses: set[str] = set()
@@ -66,13 +66,13 @@ class Batch:
             parsed = [replace(one, metadata={**one.metadata, CONTINUES: True}) for one in parsed]
         before = len(self._ahead)
         drafts = self._recorder.drafts_after(self._ahead, parsed, None, stamp)
-        self._take(drafts, self._ahead[before:])
+        self._add(drafts, self._ahead[before:])
         return bool(drafts)
 
     def note(self, kind: str, data: Any, by: str, stamp: Stamp, ids: tuple[str, ...] = ()) -> None:
         """Adds a note; `data` is plain JSON."""
         note = Note(kind=kind, data=data, key=stamp.key, ids=ids)
-        self._take([self._log.draft(note, by=by, at_ms=stamp.at_ms)])
+        self._add([self._log.draft(note, by=by, at_ms=stamp.at_ms)])
 
     def adopt(self, text: str, note: Note, by: str, at_ms: int | None) -> None:
         """Replaces the current page by a summary, and adds a note, in one write. Overtaken, with
@@ -91,29 +91,30 @@ class Batch:
         from it; only the difference if part of it was billed `before`. Returns it with its cost."""
         if before is None and self.is_billed(usage):
             return usage
-        whole = self._model.received(usage, upto=0, replied=False)
-        billed = whole if before is None else beyond(whole, before)
-        self._take([self._log.draft(billed, by="model", at_ms=at_ms)])
+        priced = self._model.received(usage, upto=0, replied=False)
+        billed = priced if before is None else beyond(priced, before)
+        self._add([self._log.draft(billed, by="model", at_ms=at_ms)])
         self._responses.add(usage.response)
-        return whole
+        return priced
 
     def is_billed(self, usage: Usage) -> bool:
-        """Whether the response was billed before."""
+        """Whether the response is already billed."""
         id = usage.response
         return bool(id) and (id in self._responses or id in self._log.sums.responses)
 
     def take_off(self, reverts: Iterable[Revert], by: str) -> None:
         """Adds reverts of other events."""
         for revert in reverts:
-            self._take([self._log.draft(revert, by=by)])
+            self._add([self._log.draft(revert, by=by)])
 
-    def _take(self, drafts: list[Draft], said: Sequence[Message] = ()) -> None:
+    def _add(self, drafts: list[Draft], messages: Sequence[Message] = ()) -> None:
+        """Adds drafts; writes the pending ones first if there is no room."""
         if not self._run.drafts:
             self._head = self._log.sums.head
         if not self._run.take(drafts):
             self.write()
-            self._ahead += said
-            self._take(drafts)
+            self._ahead += messages
+            self._add(drafts)
 
     def write(self) -> list[Event]:
         """Appends everything. Overtaken, with nothing written, if the log has grown since."""
@@ -121,11 +122,14 @@ class Batch:
         if not drafts:
             return []
         with self._log.guard:
-            self._log.pending = self._at_their_time(self._log.pending)
+            # Pending metadata is dated like the first message: a conversation begins when its
+            # session did.
+            first = next((draft.at_ms for draft in drafts if draft.at_ms is not None), None)
+            self._log.pending = [replace(draft, at_ms=first) for draft in self._log.pending]
             is_next = self._log.sums.head == self._head
             events = self._log.append(drafts, fresh=lambda _: False) if is_next else []
             if not events:
-                self._log.pending = []  # the caller makes these again, too
+                self._log.pending = []  # the caller drafts these again, too
         if not events:
             raise self._overtaken()
         self.written += len(events)
@@ -133,14 +137,8 @@ class Batch:
         if self._held > HELD_BYTES_MAX:
             self._log.log.drop_blocks()
             self._held = 0
-        self._forget()
+        self._reset()
         return events
 
     def _overtaken(self) -> Overtaken:
         return Overtaken(f"{self._log.id}: somebody else wrote to it meanwhile", hint="begin again")
-
-    def _at_their_time(self, pending: list[Draft]) -> list[Draft]:
-        """Pending metadata, dated like the first message: a conversation begins when its session
-        did."""
-        first = next((draft.at_ms for draft in self._run.drafts if draft.at_ms is not None), None)
-        return [replace(draft, at_ms=first) for draft in pending]

@@ -124,7 +124,7 @@ class Context:
         info, budget = self._model.info, self._model.budget
         self._intake.resize(budget.window, bound=info.thinking_bound)
 
-    # --- what the conversation is about ---
+    # --- metadata ---
 
     @checked
     def update(
@@ -165,12 +165,12 @@ class Context:
         self, message: Any, *, by: str | None = None, at: Moment | None = None, key: str = ""
     ) -> list[Event]:
         """Appends a message in any provider's shape, an SDK object or a `Message`; or a list of
-        them, parsed whole before the first is written. Never waits, compacts or refuses for size: a
+        them, all parsed before the first is written. Never waits, compacts or refuses for size: a
         tool result larger than half the window (or than `offload_tokens`, if that is set or the
-        model binds its thinking to what it read) is kept whole as an artifact and shown as a stub.
-        `at` is when it happened, if not now. `key` is your own name for the message: a key that the
-        log has is not appended again. A history that you will hand over again, grown or changed, is
-        for `mirror`."""
+        model binds its thinking to what it read) is stored as an artifact and shown as a stub.
+        `at` is when it happened, if not now. `key` is your own name for the message: a message with
+        a known key is not appended again. For a history that you pass again and again, grown or
+        changed, use `mirror`."""
         if isinstance(message, list | tuple):
             if at is not None or key:
                 raise Invalid("a list of messages takes no key and no time", hint="append each")
@@ -271,7 +271,7 @@ class Context:
     @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
         """Passes on the chunks of a provider's raw stream, and records the reply when the stream
-        ends, whole or not."""
+        ends, complete or not."""
         self._open.check_writable()
         return self._recorder.stream(response, self._requests.match(self._open.state.head))
 
@@ -289,8 +289,8 @@ class Context:
     ) -> dict[str, Any] | Rendered:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks, the
         model and, where the provider demands it, the length limit of the answer. Your own
-        `overrides` come last. Compacts when due. `raw` gives the rendered page with a report of
-        what this dialect cannot express and what had to be reordered, without `overrides`."""
+        `overrides` come last. Compacts when due. `raw` returns the rendered page with a report of
+        the content this dialect cannot express and of repairs to the order, without `overrides`."""
         if raw:
             return self._pages.render(dialect)
         return self._pages.request(dialect, overrides, self._memories.show)
@@ -313,7 +313,7 @@ class Context:
         return self._model.budget
 
     def stats(self) -> Stats:
-        """The numbers: current size, what is due, breakdown, counts, billed totals, cost."""
+        """Statistics: current size, due action, breakdown, counts, billed totals, cost."""
         artifacts = self._reader.count()
         return stats_of(self._open, self._model, artifacts=artifacts, inherited=self._inherited)
 
@@ -327,7 +327,7 @@ class Context:
             return self._recorder.count_content(message)
         return self._recorder.count(message)
 
-    # --- making it shorter ---
+    # --- compaction ---
 
     @checked
     def plan(
@@ -341,7 +341,7 @@ class Context:
     ) -> Plan:
         """What `compact` would do, and its price. Changes nothing. With `ahead`, it is the next
         automatic compaction instead, and the writer or provider is asked now: call it while nobody
-        waits. The next due request uses that plan if the page was not edited since. Below the
+        is waiting. The next due request uses that plan if the page was not edited since. Below the
         warning level the plan is empty."""
         if ahead:
             return self._compactor.prepare()
@@ -392,15 +392,14 @@ class Context:
         recover(self._open, self._model, self._compactor, overflow, shown=shown)
         return True
 
-    # --- going back ---
+    # --- undo and restore ---
 
     @checked
     def undo(self, batch: str = "", *, files: bool = False, root: str | Path = ".") -> Undone:
-        """Switches off the newest active compaction or restore; undoing again goes one step
-        further back. With `batch`, switches off that compaction, however old. Gives what was
-        undone, false if there was nothing. Where the page would not fit, the oldest messages leave,
-        as the batch `made_room`. With `files`, an undone restore also restores the files inside
-        `root`."""
+        """Switches off the newest active compaction or restore; undoing again goes one step further
+        back. With `batch`, switches off that compaction, however old. Returns what was undone;
+        falsy if there was nothing. If the page would not fit, the oldest messages leave, as the
+        batch `made_room`. With `files`, an undone restore also restores the files inside `root`."""
         if batch:
             return log_reader.revert(self._open, self._model, batch)
         undone = log_reader.undo(self._open, self._model, self._compactor)
@@ -408,7 +407,7 @@ class Context:
 
     @checked
     def redo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
-        """Reinstates what was undone last, and returns it; false if there was nothing. `files` as
+        """Reinstates what was undone last, and returns it; falsy if there was nothing. `files` as
         in `undo`."""
         redone = log_reader.redo(self._open, self._model)
         return self.files._with_undo(redone, root) if files else redone
@@ -485,12 +484,7 @@ class Context:
 
     @checked
     def search(
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        everywhere: bool = False,
-        **filters: Unpack[Filters],
+        self, query: str, *, limit: int = 10, everywhere: bool = False, **filters: Unpack[Filters]
     ) -> list[Hit]:
         """The best hits, on the page or off it: `.seq`, `.snippet`, `.score`. `"…"` makes a phrase.
         Filters: role, tool, kind, since, until; `newest=True` returns the newest hits with all
@@ -499,7 +493,7 @@ class Context:
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """Tools that let the model reach what its page no longer shows."""
+        """Tools that give the model access to messages no longer on its page."""
         from refold.engine.toolbox import Toolbox
 
         return Toolbox(
@@ -520,7 +514,7 @@ class Context:
 
     @cached_property
     def files(self) -> FileVersions:
-        """Files as they were before tools wrote to them: kept, compared, put back, shown again."""
+        """Versions of files before tools changed them."""
         from refold.engine.file_versions import FileVersions
 
         keys = self._recorder.keys
@@ -530,7 +524,7 @@ class Context:
     def on(self, name: str, listener: Listener | Hook) -> Callable[[], None]:
         """Calls the listener with every notice of that name (`*`: all). `before-compaction` calls
         it with the plan before each compaction: it may return instructions for the writer, or a
-        `Veto`. Gives the function that ends it."""
+        `Veto`. Returns a function that ends the subscription."""
         if name == BEFORE_COMPACTION:
             return self._compactor.hook(cast(Hook, listener))
         return self._open.notices.on(name, cast(Listener, listener))
@@ -560,7 +554,7 @@ class Context:
             self, id, task, summary=summary, artifacts=artifacts, model=model, memory=memory
         )
 
-    # --- the end ---
+    # --- closing ---
 
     def flush(self) -> None:
         """Makes everything appended so far survive power loss."""

@@ -54,7 +54,7 @@ def needed_files(
     home = Path(root).resolve()
     found: list[Path] = []
     room = limits.chars_max
-    for name in _needed_files(view, config or Config())[:NAMED_MAX]:
+    for name in _ranked_names(view, config or Config())[:NAMED_MAX]:
         path = inside(home, name)
         if path is None or path in found or not _is_permitted(path, limits):
             continue
@@ -71,17 +71,16 @@ def _is_permitted(path: Path, limits: Limits) -> bool:
 
 
 def inside(home: Path, name: str) -> Path | None:
-    """The real place of a regular file, if that is inside the home folder; links are followed
-    before it is judged."""
+    """The real path of a regular file if it is inside the home folder; links are resolved first."""
     try:
         path = (home / name).resolve(strict=True)
         return path if path.is_relative_to(home) and path.is_file() else None
     except (OSError, RuntimeError, ValueError):
-        return None  # not there, a loop of links, a name that no disk can hold
+        return None  # missing, a loop of links, or an invalid name
 
 
-def _needed_files(view: View, config: Config) -> list[str]:
-    """The names of files by how much they are needed."""
+def _ranked_names(view: View, config: Config) -> list[str]:
+    """The names of files not on the page, the most needed first."""
     actions = [
         action
         for action in actions_of(view.slots, config)
@@ -96,47 +95,42 @@ def _needed_files(view: View, config: Config) -> list[str]:
                 action.seq,
                 "deleted" if action.kind == "delete" else action.kind,
             )
-    request = _request(view)
-    shown = _shown(view, actions)
+    request = _request_text(view)
+    shown = _files_on_page(view, actions)
     left = [name for name, (_, state) in states.items() if state != "deleted" and name not in shown]
-    return sorted(
-        left,
-        key=lambda name: (
-            not _names(request, name),
-            states[name][1] == "read",
-            -states[name][0],
-            name,
-        ),
-    )
+
+    def rank(name: str) -> tuple[bool, bool, int, str]:
+        seq, state = states[name]
+        is_requested = name in request or name.rsplit("/", 1)[-1] in request
+        return not is_requested, state == "read", -seq, name
+
+    return sorted(left, key=rank)
 
 
-def _names(request: str, path: str) -> bool:
-    return path in request or path.rsplit("/", 1)[-1] in request
-
-
-def _shown(view: View, actions: Sequence[Action]) -> set[str]:
-    """The files whose whole, newest text is on the page."""
-    whole = {slot.seq for slot in view.slots if not slot.edits}
+def _files_on_page(view: View, actions: Sequence[Action]) -> set[str]:
+    """The files whose complete, newest text is on the page."""
+    unedited = {slot.seq for slot in view.slots if not slot.edits}
     shown: set[str] = set()
     for action in actions:
-        if action.kind == "read" and action.whole and action.alone and action.result_seq in whole:
+        is_complete_read = action.kind == "read" and action.whole and action.alone
+        if is_complete_read and action.result_seq in unedited:
             shown.add(action.path)
         elif action.kind in CHANGES:
-            if action.written and action.seq in whole:
+            if action.written and action.seq in unedited:
                 shown.add(action.path)
             else:
                 shown.discard(action.path)
     return shown
 
 
-def _request(view: View) -> str:
-    """What the user asked for last."""
+def _request_text(view: View) -> str:
+    """The text of the latest request."""
     slot = next((slot for slot in reversed(view.slots) if slot.seq == view.request), None)
     texts = [block.text for block in slot.message.blocks if isinstance(block, Text)] if slot else []
     return "\n".join(texts)
 
 
-# --- reading again ---
+# --- refreshing ---
 
 
 def refresh(log: OpenLog, model: ActiveModel, root: Path, limits: Limits) -> list[Path]:
@@ -145,8 +139,8 @@ def refresh(log: OpenLog, model: ActiveModel, root: Path, limits: Limits) -> lis
     the room below the trigger, so that it never causes a compaction."""
     with log.reading() as state:
         view, room = state.view(), model.budget.compact_at - model.current
-        place = _place(view)
-    if place is None:
+        standin = _rewritable_standin(view)
+    if standin is None:
         return []
     chars_max = min(limits.chars_max, room // 2 * CHARS_PER_TOKEN)
     limits = replace(limits, chars_max=chars_max)
@@ -157,12 +151,12 @@ def refresh(log: OpenLog, model: ActiveModel, root: Path, limits: Limits) -> lis
         fenced(text, "file", f" path={str(path.relative_to(home))!r}")
         for path, text in texts.items()
     ]
-    if not parts or not _write(log, place, "\n\n".join(parts)):
+    if not parts or not _write(log, standin, "\n\n".join(parts)):
         return []
     return list(texts)
 
 
-def _place(view: View) -> Slot | None:
+def _rewritable_standin(view: View) -> Slot | None:
     """The newest stand-in that can be rewritten: alone in its span but for pins, and not written
     by a provider."""
     for slot in reversed(view.slots):
@@ -177,11 +171,11 @@ def _place(view: View) -> Slot | None:
     return None
 
 
-def _write(log: OpenLog, place: Slot, files: str) -> bool:
-    """Writes the stand-in again, with the files in front of it; False if it has them already."""
-    [block] = place.message.blocks
+def _write(log: OpenLog, standin: Slot, files: str) -> bool:
+    """Rewrites the stand-in with the files in front of it; False if it already has them."""
+    [block] = standin.message.blocks
     assert isinstance(block, Text)  # a stand-in is one text
-    shown = place.summary or Summarize(batch="", span=place.span, text=block.text)
+    shown = standin.summary or Summarize(batch="", span=standin.span, text=block.text)
     files = untagged(files)
     if shown.files.endswith(f"\n{files}"):
         return False
@@ -189,14 +183,14 @@ def _write(log: OpenLog, place: Slot, files: str) -> bool:
         shown,
         # A batch of its own: thinking since the compaction belongs to another page.
         batch=secrets.token_hex(8),
-        span=place.span,
+        span=standin.span,
         files=f"{INTRODUCTION.format(head=log.state.head)}\n{files}",
         facts=(),
         reason=REASON,
         lesson=None,
     )
-    whole = Message(role="user", blocks=(Text(summary_text(edit)),))
-    tokens = count_message(whole, log.counter)
+    message = Message(role="user", blocks=(Text(summary_text(edit)),))
+    tokens = count_message(message, log.counter)
     with log.guard:
         log.append([log.draft(edit, tokens, by="refold")])
     return True

@@ -2,9 +2,10 @@
 
 `keep` comes before every write of a tool: the bytes become an artifact, and a note names it. A file
 is kept again before it is put back, so that can be undone, too. Paths in a log are data: only files
-inside the folder that the caller names are read or written, whatever an imported log says. A file
-of the same name in another folder is left alone, unless that folder no longer exists and the caller
-names the file. Neighbours: `log.undo` finds versions in the log, `system.inside` reaches the disk.
+inside the folder that the caller names are read or written, whatever paths an imported log has. A
+file of the same name in another folder is left alone, unless that folder no longer exists and the
+caller names the file. Neighbours: `log.undo` finds versions in the log, `system.inside` reaches the
+disk.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ class FileVersions:
         chars_max: int = CHARS_MAX,
         permitted: Permitted | None = None,
     ) -> list[Path]:
-        """Puts the current text of files that the work still needs in front of the newest summary,
-        and returns those files: none if no message left the page, or no file
-        changed. Reads only files inside `root` that `permitted` allows."""
+        """Puts the current text of the files that the work needs most in front of the newest
+        summary, and returns those files: none if no message left the page, or no file changed.
+        Reads only files inside `root` that `permitted` allows."""
         limits = Limits(files_max=files_max, chars_max=chars_max, permitted=permitted)
         return refresh(self._log, self._model, Path(root), limits)
 
@@ -82,7 +83,10 @@ class FileVersions:
         content = read(place)
         id = ""
         if content is not None:
-            self._check_whole(place, content)
+            if self._log.redacts and bytes_redacted(content.data) != content.data:
+                # Put back, the redacted file would be another file.
+                reason = f"{quoted(str(place))} holds what looks like a secret, and is not kept"
+                raise Denied(reason, hint="this store takes secrets out (redact=append)")
             origin = Origin(tool=TOOL, description=str(place))
             kept = self._artifacts.put(content.data, name=str(place), type="file", origin=origin)
             id = kept.id
@@ -91,12 +95,6 @@ class FileVersions:
         data = to_builtins(version)
         write_note(self._log, self._keys, FILE_NOTE, data, by="refold", stamp=NOW)
         return version
-
-    def _check_whole(self, place: Place, content: FileContent) -> None:
-        """Denied if the log would redact the file: put back, it would be another file."""
-        if self._log.redacts and bytes_redacted(content.data) != content.data:
-            reason = f"{quoted(str(place))} holds what looks like a secret, and is not kept"
-            raise Denied(reason, hint="this store takes secrets out (redact=append)")
 
     @checked
     def diff(
@@ -139,7 +137,7 @@ class FileVersions:
             return undone
         return replace(undone, changes=self.put_back(undone.files_at, root=root))
 
-    # --- which files ---
+    # --- selection ---
 
     def _versions(self, point: int | str) -> dict[FileKey, FileVersion]:
         with self._log.reading() as state:
@@ -169,7 +167,8 @@ class FileVersions:
 
     def _planned(self, version: FileVersion, root: str | Path, only: Sequence[str]) -> FileChange:
         try:
-            return self._change(_place(version, root, is_named=bool(only)), version)
+            place = _place(version, root, is_named=bool(only))
+            return _compared(version.path, read(place), self._content_of(version))
         except RefoldError as error:
             return FileChange(path=version.path, change="impossible", reason=error.message)
 
@@ -188,10 +187,6 @@ class FileVersions:
         except RefoldError as error:
             return FileChange(path=version.path, change="impossible", reason=error.message)
         return planned
-
-    def _change(self, place: Place, version: FileVersion) -> FileChange:
-        """The effect of putting back this version."""
-        return _compared(version.path, read(place), self._content_of(version))
 
     def _between(
         self, key: FileKey, old: FileVersion | None, new: FileVersion | None, root: str | Path
@@ -219,7 +214,7 @@ class FileVersions:
         return FileContent(b"".join(self._reader.content(artifact)), version.mode or 0)
 
 
-# --- in which folder ---
+# --- folders ---
 
 
 def _place(version: FileVersion, root: str | Path, *, is_named: bool = False) -> Place:
@@ -230,7 +225,9 @@ def _place(version: FileVersion, root: str | Path, *, is_named: bool = False) ->
     if kept_in:
         raise Denied(f"it was kept in {quoted(kept_in)}, which is not this folder")
     if version.root != place.root and not is_named:
-        known = f"{quoted(version.root)}, which is not there" if version.root else "another folder"
+        known = (
+            f"{quoted(version.root)}, which no longer exists" if version.root else "another folder"
+        )
         raise Denied(f"it was kept in {known}; a restore that names the file puts it here")
     return place
 
@@ -241,7 +238,7 @@ def _kept_in(version: FileVersion, root: str | Path) -> str:
     return version.root if is_other else ""
 
 
-# --- how two versions differ ---
+# --- differences ---
 
 
 def _compared(path: str, old: FileContent | None, new: FileContent | None) -> FileChange:
@@ -274,6 +271,6 @@ def _difference(path: str, old: FileContent | None, new: FileContent | None) -> 
     for line in difflib.unified_diff(old_lines, new_lines, old_name, new_name):
         shown += len(line)
         if shown > DIFF_CHARS_MAX:
-            yield "... the difference goes on\n"
+            yield "... the rest of the diff is not shown\n"
             return
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

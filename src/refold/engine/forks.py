@@ -61,7 +61,7 @@ def spawn(
         by_id = {artifact.id: artifact for artifact in stored if not is_in_log(artifact)}
         for name in artifacts:
             if name not in by_id:
-                hint = "context.artifacts.list() lists those there are"
+                hint = "context.artifacts.list() lists them"
                 raise NotFound(f"there is no artifact {name!r} to hand over", hint=hint)
         shared = [by_id[name] for name in artifacts]
         view = state.view()

@@ -8,8 +8,9 @@ compacted or went back meanwhile. The search index is opened at first use. Neigh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
@@ -22,11 +23,13 @@ from refold.compaction.planning import Job, scored
 from refold.config import Config
 from refold.core.codec import decode
 from refold.core.fold import Fold
-from refold.core.model import Event, Restore, Revert
+from refold.core.laws import thinking_check
+from refold.core.model import Event, Restore, Revert, Thinking
 from refold.core.switches import CONTROLS, switched
+from refold.dialects.native import is_shown
 from refold.display import suggestion
 from refold.errors import Conflict, Invalid
-from refold.log.log import TRIES_MAX
+from refold.log.log import PAGE_EVENTS, TRIES_MAX
 from refold.log.notes import keyed
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
@@ -43,8 +46,8 @@ if TYPE_CHECKING:
     from refold.strategies.importance import Score
 
 
-class ExportedView(TypedDict):
-    """What an export shows."""
+class ExportRedaction(TypedDict):
+    """Redaction options of an export."""
 
     secrets: bool | None
     emails: bool
@@ -57,16 +60,31 @@ class LogReader:
         self._log, self._job = log, job
 
     @checked
-    def events(self, *, after: int = 0, limit: int = 1_000) -> list[Event]:
-        """The log itself, a page at a time."""
-        for name, value in (("after", after), ("limit", limit)):
+    def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[Event]:
+        """All events after a seq up to the head at the time of the call, read a page at a time;
+        with `limit`, the first of them."""
+        for name, value in (("after", after), ("limit", limit or 0)):
             if value < 0:
                 raise Invalid(f"{name} is {value}", hint="give a number from 0")
+        first = self._page(after, None, PAGE_EVENTS if limit is None else min(PAGE_EVENTS, limit))
+        if len(first) < PAGE_EVENTS or limit == PAGE_EVENTS:
+            return iter(first)
+        # Events that the caller appends while it reads must not make the log endless.
+        head = self._log.store.conversation(self._log.id).head
+        last = head if limit is None else min(head, first[-1].seq + limit - len(first))
+        return chain(first, self._pages(first[-1].seq, last))
+
+    def _pages(self, after: int, last: int) -> Iterator[Event]:
+        while page := self._page(after, last, PAGE_EVENTS) if after < last else []:
+            yield from page
+            after = page[-1].seq
+
+    def _page(self, after: int, last: int | None, limit: int) -> list[Event]:
         with self._log.guard:
             self._log.check_open()
             if self._log.state.head == 0:
                 return []
-            return self._log.store.read(self._log.id, after=after, limit=limit)
+            return self._log.store.read(self._log.id, after=after, last=last, limit=limit)
 
     @checked
     def points(self, *, every: int = 10, keep: int = 5, hours: float = 24.0) -> list[Point]:
@@ -90,8 +108,7 @@ class LogReader:
 
     @checked
     def notes(self, kind: str = "", *, after: int = 0) -> list[Noted]:
-        """What `note` kept and no restore has switched off, oldest first; of one kind, if it is
-        named, and of those after a seq."""
+        """Active notes after a seq, oldest first; `kind` selects one kind."""
         from refold.log.notes import notes_of
 
         with self._log.reading() as state:
@@ -134,23 +151,23 @@ class LogReader:
 
         with self._log.guard:
             self._log.check_open()
-            shown = self._shown(secrets)
-            export_file(self._log.store, self._log.id, str(path), force=force, **shown)
+            options = self._redaction(secrets)
+            export_file(self._log.store, self._log.id, str(path), force=force, **options)
 
     @checked
     def exported(
         self, format: Literal["json", "markdown"] = "json", *, secrets: bool | None = None
     ) -> str:
-        """What `export` writes, as a text."""
+        """The exported conversation as a text."""
         from refold.conversations.exporter import chunks_of
 
         with self._log.guard:
             self._log.check_open()
-            chunks = chunks_of(self._log.store, self._log.id, format, **self._shown(secrets))
+            chunks = chunks_of(self._log.store, self._log.id, format, **self._redaction(secrets))
             return b"".join(chunks).decode()
 
-    def _shown(self, secrets: bool | None) -> ExportedView:
-        """What an export shows, where the caller does not say."""
+    def _redaction(self, secrets: bool | None) -> ExportRedaction:
+        """Redaction options, with the configured value if the caller gives none."""
         from refold.redaction import is_redacted, takes_emails
 
         redact = self._log.config.redact
@@ -169,7 +186,13 @@ def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
             return undone
         whole = model.current
         room = compactor.make_room()
-        return replace(undone, made_room=room, tokens_after=model.current, tokens_whole=whole)
+        return replace(
+            undone,
+            made_room=room,
+            tokens_after=model.current,
+            tokens_whole=whole,
+            refused_thinking=_refused_thinking(log, model),
+        )
 
 
 def revert(log: OpenLog, model: ActiveModel, batch: str) -> Undone:
@@ -183,6 +206,7 @@ def revert(log: OpenLog, model: ActiveModel, batch: str) -> Undone:
             purpose=purpose,
             tokens_before=before,
             tokens_after=model.current,
+            refused_thinking=_refused_thinking(log, model),
         )
 
 
@@ -215,6 +239,7 @@ def _to_redo(past: History) -> tuple[Change, list[Revert]]:
 
 
 def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
+    """Appends the chosen reverts; starts over if other writers changed the history."""
     for _ in range(TRIES_MAX):
         events = list(log.log.read()) if log.state.head else []
         change, reverts = choose(history(events))
@@ -225,9 +250,19 @@ def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
         before, changes = model.current, list(log.state.undoable)
         drafts = [log.draft(revert) for revert in reverts]
         if log.append(drafts, fresh=partial(_is_unchanged, changes)):
-            return _undone(change, before, model.current)
-    said = f"{log.id}: others compacted it or went back {TRIES_MAX} times meanwhile"
-    raise Conflict(said, head=log.state.head, hint="try again")
+            return Undone(
+                batch=change.batch,
+                seq=change.seq,
+                kind=change.kind,
+                purpose=change.purpose,
+                tokens_before=before,
+                tokens_after=model.current,
+                # The file writes of a step follow its own event in the log.
+                files_at=0 if change.batch else change.undone_at or change.seq,
+                refused_thinking=_refused_thinking(log, model),
+            )
+    message = f"{log.id}: others compacted it or went back {TRIES_MAX} times meanwhile"
+    raise Conflict(message, head=log.state.head, hint="try again")
 
 
 def _written_again(
@@ -238,25 +273,27 @@ def _written_again(
     head = events[-1].seq
     controls = [(event.seq, decode(event)) for event in events if event.kind in CONTROLS]
     off = switched([*controls, *enumerate(reverts, head + 1)]).off
-    said = [one for one in keyed(e for e in events if e.kind == "message") if one[0] not in off]
-    before = {key for seq, key in said if seq < restore}
-    return [Revert(seq=seq) for seq, key in said if seq > restore and key in before]
+    messages = (event for event in events if event.kind == "message")
+    active = [(seq, key) for seq, key in keyed(messages) if seq not in off]
+    before = {key for seq, key in active if seq < restore}
+    return [Revert(seq=seq) for seq, key in active if seq > restore and key in before]
 
 
 def _is_unchanged(changes: list[tuple[int, str]], state: Fold) -> bool:
     return state.undoable == changes
 
 
-def _undone(change: Change, before: int, after: int) -> Undone:
-    return Undone(
-        batch=change.batch,
-        seq=change.seq,
-        kind=change.kind,
-        purpose=change.purpose,
-        tokens_before=before,
-        tokens_after=after,
-        # The file writes of a step follow its own event in the log.
-        files_at=0 if change.batch else change.undone_at or change.seq,
+def _refused_thinking(log: OpenLog, model: ActiveModel) -> tuple[int, ...]:
+    """The messages on the page whose thinking the model would refuse."""
+    if not model.info.thinking_bound:
+        return ()
+    view = log.state.view()
+    native = is_shown(view.slots, model.takes(model.dialect(None)))
+    is_valid = thinking_check(view, bound=True, native=native)
+    return tuple(
+        slot.seq
+        for slot in view.slots
+        if any(isinstance(block, Thinking) for block in slot.message.blocks) and not is_valid(slot)
     )
 
 
@@ -272,41 +309,32 @@ class Filters(TypedDict, total=False):
     until: Moment | None
 
 
-def _check_names(filters: Filters) -> None:
-    for name in filters:
-        if name not in Filters.__annotations__:
-            hint = suggestion(name, Filters.__annotations__)
-            raise Invalid(f"search has no filter {quoted(name)}", hint=hint)
-
-
 class ConversationSearch:
-    """Asks the index of one open log's store."""
+    """Searches the index of one open log's store."""
 
     def __init__(self, log: OpenLog, embedder: Embedder | str | bool | None) -> None:
         check_embedder(embedder)
         self._log, self._embedder = log, embedder
 
     def search(
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        everywhere: bool = False,
-        **filters: Unpack[Filters],
+        self, query: str, *, limit: int = 10, everywhere: bool = False, **filters: Unpack[Filters]
     ) -> list[Hit]:
         """The best hits for a query."""
         self._log.check_open()
-        _check_names(filters)
+        for name in filters:
+            if name not in Filters.__annotations__:
+                hint = suggestion(name, Filters.__annotations__)
+                raise Invalid(f"search has no filter {quoted(name)}", hint=hint)
         if not isinstance(everywhere, bool):
             raise Invalid(f"everywhere={quoted(everywhere)} is neither True nor False")
         if not everywhere and not self._log.state.head:
             from refold.search.searcher import question_of
 
-            question_of(query, limit=limit, **filters)  # a wrong one is wrong here, too
+            question_of(query, limit=limit, **filters)  # raises Invalid for a bad query
             return []
         try:
-            place = None if everywhere else self._log.id
-            return self._searcher.search(query, limit=limit, conversation=place, **filters)
+            searched = None if everywhere else self._log.id
+            return self._searcher.search(query, limit=limit, conversation=searched, **filters)
         finally:
             self._log.notices.tell()
 
@@ -321,5 +349,5 @@ class ConversationSearch:
         return Searcher(self._log.store, embedder=self._embedder, tell=self._notify)
 
     def _notify(self, name: str, reason: str) -> None:
-        # Without the lock of the log: the searcher speaks while it holds its own.
+        # Without the lock of the log: the searcher holds its own lock when it reports.
         self._log.notify(cast(NoticeName, name), reason)

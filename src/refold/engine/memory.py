@@ -69,14 +69,10 @@ class ShownMemories:
     """Shows memories on the page of one open log."""
 
     def __init__(
-        self,
-        log: OpenLog,
-        model: ActiveModel,
-        intake: Intake,
-        memory: Callable[[], SemanticMemory],
+        self, log: OpenLog, model: ActiveModel, intake: Intake, memory: Callable[[], SemanticMemory]
     ) -> None:
         self._log, self._model, self._intake, self._memory = log, model, intake, memory
-        self._failure = ""  # reason of the last failed lookup, reported once
+        self._failure = ""  # reason of the last failed lookup, to report it once
 
     def show(self) -> None:
         """Appends the memories that answer the latest request, unless it has some. Called with the
@@ -93,7 +89,7 @@ class ShownMemories:
         try:
             text, ids = self._memory_message(query, room)
         except RefoldError as error:
-            if (reason := sentence(error)) != self._failure:  # or it would come every turn
+            if (reason := sentence(error)) != self._failure:  # reported once, not every turn
                 self._log.notify("memory-failed", reason)
             self._failure = reason
             return
@@ -103,7 +99,7 @@ class ShownMemories:
             self._log.append(self._intake.message(shown, BY))
 
     def _memory_message(self, query: str, room: int) -> tuple[str, list[str]]:
-        """The message with the best entries that fit, and their ids; the page's own are left
+        """The message with the best entries that fit, and their ids; entries on the page are left
         out."""
         slots = self._log.state.slots
         visible = {id for slot in slots for id in slot.message.metadata.get(MEMORIES, ())}
@@ -162,17 +158,17 @@ class Extraction:
             self._log.notify("memory-failed", sentence(error))
             return
         if new or usage:
-            self._tell(new, usage)
+            self._report(new, usage)
 
-    def _tell(self, new: int, usage: Sequence[Usage]) -> None:
+    def _report(self, new: int, usage: Sequence[Usage]) -> None:
         used = {
             "calls": len(usage),
             "input": sum(one.input for one in usage),
             "output": sum(one.output for one in usage),
         }
         waits = self._log.config.memory_extract == "ask"
-        what = f"{new} {'wait in the inbox' if waits else 'remembered'}"
-        notice = Notice(name="memory-extracted", reason=what, details={"new": new, **used})
+        reason = f"{new} {'wait in the inbox' if waits else 'remembered'}"
+        notice = Notice(name="memory-extracted", reason=reason, details={"new": new, **used})
         with self._log.guard:
             self._log.notices.add(notice)
 

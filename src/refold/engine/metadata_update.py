@@ -1,26 +1,17 @@
-"""What an update of a conversation writes: only what differs from what the log says, and from what
-an earlier update will still write.
+"""Metadata updates of a conversation, the check of its configuration, and its shared store.
 
-The system prompt and the tools are events of their own, because each is counted. One that the log
-has said before is named by the event that said it, so that it is kept once, however often a caller
-goes back and forth. Neighbour: `context`.
-
-A configuration is checked as a whole when it is given, not when a page is full.
-
-`config` knows the bounds of values; the names in them (strategies, dialects, kinds of tools) are
-known in rooms above it, so they are checked here. Neighbours: `Context` checks what it is given,
-`refold doctor` what the settings say.
-
-A store that several contexts hold: the last one that lets go of it closes it.
-
-A context that opened its store itself hands it on to its forks and children; whichever of them is
-closed first must not close it under the others. Neighbour: `engine.context`.
+`changes` drafts only values that differ from the log and from pending updates. The system prompt
+and the tools are events of their own, because each is counted; one that the log already has is
+named by the seq of its event, so it is stored once, however often a caller switches. `check_config`
+checks the names of strategies, dialects and kinds of tools, which `config` cannot know, when a
+configuration is given and not when a page is full. The last context that holds a `SharedStore`
+closes it. Neighbours: `context`, `refold doctor`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from refold.config import Config, config_from, config_under, given_values
@@ -37,7 +28,7 @@ from refold.tokens.counter import count_system, count_tools
 
 
 def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> list[Draft]:
-    """The drafts that make the log say what was given, with those that were pending."""
+    """The pending drafts, and drafts of all given values that differ from the log."""
     if log.redacts:
         given, system, tools = meta_redacted(given), value_redacted(system), value_redacted(tools)
     state, drafts = log.sums, list(log.pending)
@@ -45,37 +36,28 @@ def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> 
     if merged(known, given) != known:
         drafts.append(log.draft(given))
     if system is not None:
-        drafts = _without(drafts, _sets_system)
+        drafts = [draft for draft in drafts if not _sets(draft, "system", "system_seq")]
         if not _is_same(system, state.meta.system):
-            seq = _said_at(state.systems, system)
-            said = Meta(system=system) if seq is None else Meta(system_seq=seq)
-            drafts.append(log.draft(said, count_system(system, log.counter)))
+            seq = _seq_of(state.systems, system)
+            meta = Meta(system=system) if seq is None else Meta(system_seq=seq)
+            drafts.append(log.draft(meta, count_system(system, log.counter)))
     if tools is not None:
-        drafts = _without(drafts, _sets_tools)
+        drafts = [draft for draft in drafts if not _sets(draft, "tools", "tools_seq")]
         if not _is_same(tools, state.meta.tools):
-            seq = _said_at(state.toolsets, tools)
-            said = Meta(tools=tools) if seq is None else Meta(tools_seq=seq)
-            drafts.append(log.draft(said, count_tools(tools, log.counter)))
+            seq = _seq_of(state.toolsets, tools)
+            meta = Meta(tools=tools) if seq is None else Meta(tools_seq=seq)
+            drafts.append(log.draft(meta, count_tools(tools, log.counter)))
     return drafts
 
 
-def _without(drafts: list[Draft], is_replaced: Callable[[Meta], bool]) -> list[Draft]:
-    """The drafts but for those that nobody has seen and that something else replaces now."""
-    return [
-        draft for draft in drafts if not (isinstance(draft.body, Meta) and is_replaced(draft.body))
-    ]
+def _sets(draft: Draft, *fields: str) -> bool:
+    """Whether a draft sets one of these metadata fields."""
+    body = draft.body
+    return isinstance(body, Meta) and any(getattr(body, field) is not None for field in fields)
 
 
-def _sets_system(meta: Meta) -> bool:
-    return meta.system is not None or meta.system_seq is not None
-
-
-def _sets_tools(meta: Meta) -> bool:
-    return meta.tools is not None or meta.tools_seq is not None
-
-
-def _said_at(contents: Mapping[int, Any], wanted: Any) -> int | None:
-    """The seq of the event that says exactly this, if the log has one at hand."""
+def _seq_of(contents: Mapping[int, Any], wanted: Any) -> int | None:
+    """The seq of the event with exactly this content, if the fold still has it."""
     return next((seq for seq, value in contents.items() if _is_same(value, wanted)), None)
 
 
@@ -85,25 +67,22 @@ def _is_same(value: Any, other: Any) -> bool:
 
 
 def check_config(config: Config) -> Config:
-    """The configuration, if all of its values are in their bounds and all of its names are known;
-    else Invalid, with the nearest name."""
+    """Returns the configuration if its values are in their bounds and its names are known; else
+    raises Invalid, with the nearest name."""
     effective = config_from(given_values(config))
     for one in (effective, *(config_under(effective, [name]) for name in effective.models)):
-        _check_names(one)
+        check_ladder(one.ladder)
+        check_tables(one.strategy)
+        for entry in one.tool_kinds.values():
+            configured(entry)
+        if one.dialect is not None:
+            dialect(one.dialect)
     return config
 
 
-def _check_names(config: Config) -> None:
-    check_ladder(config.ladder)
-    check_tables(config.strategy)
-    for entry in config.tool_kinds.values():
-        configured(entry)
-    if config.dialect is not None:
-        dialect(config.dialect)
-
-
 class SharedStore:
-    """How many hold a store. One that the caller opened is the caller's to close."""
+    """Counts the holders of a store. A store opened by the caller is left for the caller to
+    close."""
 
     def __init__(self, store: Store, *, is_ours: bool) -> None:
         self._store, self._is_ours = store, is_ours
@@ -116,7 +95,7 @@ class SharedStore:
         return self
 
     def release(self) -> None:
-        """Closes the store if nobody else holds it."""
+        """Closes the store after the last holder, if refold opened it."""
         with self._lock:
             self._holders -= 1
             is_last = self._holders == 0

@@ -29,9 +29,7 @@ AMENDED_MAX = 2  # messages at the end that may change within one history
 TRIES_MAX = 5
 ID_CHARS_MAX, FRONT_CHARS = 64, 8
 
-Inner = Mapping[
-    int, Sequence[Any]
-]  # by place in the list: the messages that replace the owner's one
+Inner = Mapping[int, Sequence[Any]]  # by place in the list: messages that replace the owner's
 NOTHING_INSIDE: Inner = MappingProxyType({})
 
 Kind = Literal["same", "grown", "amended", "forked", "moved"]
@@ -60,7 +58,7 @@ class Mirror:
     def __init__(self, log: OpenLog, recorder: Recorder, pages: Pages) -> None:
         self._log, self._recorder, self._pages = log, recorder, pages
         self._branches: dict[str, Fronts] = {}
-        self._seen: list[Any] = []  # the latest list, in copies of our own
+        self._seen: list[Any] = []  # copies of the latest list
         self._seen_fronts: list[bytes] = []
         self._parsed: dict[int, Parsed] = {}  # new messages, by place
 
@@ -81,7 +79,9 @@ class Mirror:
             self._log.check_writable()
             for _ in range(TRIES_MAX):
                 self._log.catch_up()
-                self._check_some(messages)
+                if not messages and len(self._here()):
+                    hint = "open a new conversation, or clear this one"
+                    raise Invalid("the list that was handed over is empty", hint=hint)
                 fronts = self._fronts_of(messages)
                 known, places = self._longest(fronts)
                 if known == len(fronts) and places == len(self._here()):
@@ -94,17 +94,8 @@ class Mirror:
                 # Thinking from another history does not belong to this one.
                 upto = 0 if found == "forked" else upto
                 first_new = min(first_new, known)
-        raise Conflict(
-            f"{self._log.id}: other writers were faster {TRIES_MAX} times",
-            head=self._log.state.head,
-            hint="hand the list over again",
-        )
-
-    def _check_some(self, messages: Sequence[Any]) -> None:
-        """Raises Invalid for an empty list if there is a history: its meaning is unclear."""
-        if not messages and len(self._here()):
-            hint = "open a new conversation, or clear this one"
-            raise Invalid("the list that was handed over is empty", hint=hint)
+        message = f"{self._log.id}: other writers were faster {TRIES_MAX} times"
+        raise Conflict(message, head=self._log.state.head, hint="hand the list over again")
 
     # --- comparing ---
 
@@ -134,15 +125,15 @@ class Mirror:
         return fronts
 
     def _longest(self, fronts: Sequence[bytes]) -> tuple[int, int]:
-        """The number of messages of the list that the log has, and of the places they take."""
+        """How many messages of the list the log has, and how many places they take there."""
         known, places = self._here().longest(fronts)
         if known == len(fronts) or places == len(self._here()):
             return known, places
-        shown = self._shown(fronts)
+        shown = self._page_length(fronts)
         return (shown, len(self._here())) if shown > known else (known, places)
 
-    def _shown(self, fronts: Sequence[bytes]) -> int:
-        """The length of our own page, if the list begins with it; else 0."""
+    def _page_length(self, fronts: Sequence[bytes]) -> int:
+        """The length of refold's own page if the list begins with it; else 0."""
         for settle in (True, False):
             before = BEGINNING
             page = self._pages.page(None, settle=settle)
@@ -165,36 +156,24 @@ class Mirror:
     ) -> Kind:
         """Takes one step towards the list, and returns its kind."""
         if places == len(self._here()):
-            self._append(messages, fronts, known, inner, upto)
+            given = [
+                Keyed(key_of(fronts[place]), inner[place], upto=upto)
+                if place in inner
+                else Keyed(key_of(fronts[place]), [messages[place]], self._parsed.get(place), upto)
+                for place in range(known, len(messages))
+            ]
+            append_keyed(self._log, self._recorder, given)
             return "grown"
         branch = self._better_branch(fronts, known)
         if branch is not None:
             self._log.move(branch)
             return "moved"
         if len(self._here()) - places <= AMENDED_MAX or self._is_one_answer(places):
-            self._revert(places)
+            seqs = [seq for one in self._here().seqs[places:] for seq in one]
+            self._log.append([self._log.draft(Revert(seq=seq)) for seq in seqs])
             return "amended"
         self._fork(places, fronts[known] if known < len(fronts) else fronts[known - 1])
         return "forked"
-
-    def _append(
-        self,
-        messages: Sequence[Any],
-        fronts: Sequence[bytes],
-        known: int,
-        inner: Inner,
-        upto: int | None,
-    ) -> None:
-        append_keyed(
-            self._log,
-            self._recorder,
-            [
-                Keyed(key_of(fronts[place]), inner[place], upto=upto)
-                if place in inner
-                else Keyed(key_of(fronts[place]), [messages[place]], self._parsed.get(place), upto)
-                for place in range(known, len(messages))
-            ],
-        )
 
     def _better_branch(self, fronts: Sequence[bytes], known: int) -> str | None:
         """The branch of this history that has more of the list than the current log."""
@@ -220,39 +199,33 @@ class Mirror:
         slots = [self._log.state.slot_at(first) for first, *_ in self._here().seqs[places:]]
         return all(slot is not None and slot.message.role == "assistant" for slot in slots)
 
-    def _revert(self, places: int) -> None:
-        """Reverts the messages after these places."""
-        seqs = [seq for one in self._here().seqs[places:] for seq in one]
-        self._log.append([self._log.draft(Revert(seq=seq)) for seq in seqs])
-
     def _fork(self, places: int, front: bytes) -> None:
         """Continues in a conversation that shares the log up to these places."""
         id = _fork_id(self._log.id, front)
-        about = self._log.metadata
-        left = self._here().seqs[places][0] - 1
+        metadata = self._log.metadata
+        shared_upto = self._here().seqs[places][0] - 1
         if not places:
             # Only the metadata is shared.
             self._log.move(id)
             if not self._log.state.head:
-                self._log.append([self._log.draft(_unnamed(about))])
+                metadata = replace(
+                    metadata, title=None, names=None, system_seq=None, tools_seq=None
+                )
+                self._log.append([self._log.draft(metadata)])
             return
         self._log.write_pending()
         try:
-            self._log.store.fork(self._log.id, left, id)
+            self._log.store.fork(self._log.id, shared_upto, id)
         except Conflict:
             self._log.move(id)  # another caller was faster
             return
-        title = f"Fork of {about.title or self._log.id}"
+        title = f"Fork of {metadata.title or self._log.id}"
         self._log.move(id)
-        names = () if about.names else None
+        names = () if metadata.names else None
         self._log.append([self._log.draft(Meta(title=title, names=names))])
 
 
 _WEIGHT: dict[Kind, int] = {"same": 0, "grown": 1, "moved": 2, "amended": 3, "forked": 4}
-
-
-def _unnamed(about: Meta) -> Meta:
-    return replace(about, title=None, names=None, system_seq=None, tools_seq=None)
 
 
 def _fork_id(id: str, front: bytes) -> str:

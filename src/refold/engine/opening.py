@@ -40,25 +40,29 @@ def open(
 ) -> Context:
     """Opens a conversation, new or known; nothing is written before the first append.
 
-    `name` is what somebody else calls it, any text: the conversation that has this name is opened,
-    or a new one is given it. With an id as well, the conversation of that id is given the name.
-    `store` is a URL (`sqlite:PATH`, `files:DIR`, `memory:`) or a store; without one, `.refold/` of
-    this project. `model` decides window, prices and wire format; `window` overrides. `config`
-    overrides `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to
-    tokens, or a name: `exact`, `estimate`, a vocabulary. `writer` is the model that puts what is
-    compacted in words: any callable from `refold.types.Request` to `refold.types.Answer`, such as
-    `refold.endpoint`. `native` calls the provider where that is to write compactions itself
-    (`refold.types.NativeRequest`, the strategy `native`). `embedder` makes vectors of texts for
-    `search`, or names one (`bert:FOLDER`); without one, the extra `semantic` or `semantic-large`
-    does if it is installed, and False means none. With `read_only=True` the conversation must be
-    there (NotFound), nothing in the store's folder changes, whatever is asked, and what would write
-    raises Denied.
+    `name` is another program's name for it, any text: opens the conversation with this name, or a
+    new one under it. With an id as well, the conversation with that id gets the name. `store` is a
+    URL (`sqlite:PATH`, `files:DIR`, `memory:`) or a store; by default `.refold/` of this project.
+    `model` decides window, prices and wire format; `window` overrides. `config` overrides
+    `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to tokens, or a
+    name: `exact`, `estimate`, a vocabulary. `writer` is the model that writes summaries: any
+    callable from `refold.types.Request` to `refold.types.Answer`, such as `refold.endpoint`.
+    `native` calls the provider to have it write compactions (`refold.types.NativeRequest`, the
+    strategy `native`). `embedder` makes vectors of texts for `search`, or names one
+    (`bert:FOLDER`); by default the extra `semantic` or `semantic-large` if installed; False means
+    none. With `read_only=True` the conversation must exist (else NotFound), nothing in the store's
+    folder changes, and every write raises Denied.
     """
-    _check_names(conversation, name)
+    if conversation is None and name is None:
+        raise Invalid("no conversation is named", hint='refold.open("fix-login")')
+    if conversation is not None:
+        open_id_checked(conversation)
+    if name is not None:
+        names_checked([name])
     effective, _ = loaded(config)
-    opened = _opened(store, read_only=read_only)
+    opened = _open_store(store, read_only=read_only)
     try:
-        id = _id(opened, conversation, name, read_only=read_only)
+        id = _conversation_id(opened, conversation, name, read_only=read_only)
         context = Context(
             opened,
             id,
@@ -83,17 +87,8 @@ def open(
         raise
 
 
-def _check_names(conversation: str | None, name: str | None) -> None:
-    if conversation is None and name is None:
-        raise Invalid("no conversation is named", hint='refold.open("fix-login")')
-    if conversation is not None:
-        open_id_checked(conversation)
-    if name is not None:
-        names_checked([name])
-
-
-def _opened(store: str | PathLike[str] | Store | None, *, read_only: bool) -> Store:
-    """The store that is named, or the one that was given."""
+def _open_store(store: str | PathLike[str] | Store | None, *, read_only: bool) -> Store:
+    """Opens the store with this name; a store object is used as it is, or wrapped for reading."""
     if isinstance(store, PathLike):
         store = fspath(store)
     if store is None or isinstance(store, str):
@@ -101,9 +96,9 @@ def _opened(store: str | PathLike[str] | Store | None, *, read_only: bool) -> St
     return reading_store(store) if read_only else store
 
 
-def _id(store: Store, id: str | None, name: str | None, *, read_only: bool) -> str:
-    """The id of the conversation to open. NotFound, with the store that was looked at, if it is
-    to be read and is not there."""
+def _conversation_id(store: Store, id: str | None, name: str | None, *, read_only: bool) -> str:
+    """The id of the conversation to open. Raises NotFound, with the store's URL, if it must exist
+    and does not."""
     if read_only and not is_there(store):
         raise NotFound(f"there is no store {store.url}", hint="check its name")
     if id is None and name is not None:

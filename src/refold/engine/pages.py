@@ -53,11 +53,13 @@ class Pages:
             wire = dialects.dialect(self._model.dialect(dialect))
             takes = self._model.takes(wire.name)
             native = is_shown(view.slots, takes)
-            stands = thinking_check(view, bound=self._model.info.thinking_bound, native=native)
+            keeps_thinking = thinking_check(
+                view, bound=self._model.info.thinking_bound, native=native
+            )
             key = wire.name, settle
             if key not in self._messages:
                 self._messages[key] = PageMessages(wire, settle=settle, takes=takes)
-            return self._messages[key].of(view.slots, stands)
+            return self._messages[key].of(view.slots, keeps_thinking)
 
     def render(self, dialect: str | None, before: Callable[[], None] | None = None) -> Rendered:
         """The request for a page that fits, durable once this returns. A read-only log is rendered

@@ -295,7 +295,7 @@ class Recorder:
         )
 
     def _calls_in_log(self, calls: Set[str]) -> set[str]:
-        """The given calls, without those that are nowhere in the log, on the page or off it."""
+        """The given calls that are in the log, on the page or off it."""
         if self._log.state.head == 0 or not calls:
             return set()
         parts = [msgspec.json.encode(id)[1:-1] if id.isascii() else b"" for id in calls]
@@ -392,8 +392,8 @@ def with_call_id(message: Mapping[str, Any], pending: Sequence[str]) -> dict[str
     if len(pending) == 1:
         return {**message, "tool_call_id": pending[0]}
     names = f"one of {', '.join(quoted(id, 40) for id in pending[:SHOWN_MAX])}"
-    nobody = "no call is waiting; what nobody called for is a message of the user"
-    hint = f"set tool_call_id to {names}" if pending else nobody
+    none_pending = "no call is waiting; append unrequested output as a user message"
+    hint = f"set tool_call_id to {names}" if pending else none_pending
     raise Invalid("a tool message without tool_call_id", hint=hint)
 
 
@@ -525,6 +525,7 @@ MarkLate = Callable[[Message], Message]
 
 
 def thinks(message: Message) -> bool:
+    """Whether the message contains thinking."""
     return any(isinstance(block, Thinking) for block in message.blocks)
 
 

@@ -1,13 +1,8 @@
-"""The numbers of a conversation: what the next request carries, what it is made of, what was
-billed.
+"""Statistics of a conversation: the size of the next request, its parts, and the billed totals.
 
 Two different things, never mixed: `current` is the size of the next request; `billed` only grows.
-
-Messages counted without a conversation: what a request of them would have, before anything is
-appended.
-
-The count is what the same messages have on a page of a new conversation; no report corrects it.
-Neighbours: `dialects` parse, `tokens.counter` counts.
+`count_messages` counts messages without a conversation, as on the page of a new one; no report of
+a provider corrects this count. Neighbours: `dialects` parse, `tokens.counter` counts.
 """
 
 from __future__ import annotations
@@ -36,13 +31,12 @@ NOTHING = Totals()
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """`breakdown` parts always sum to `current`; its `artifacts` are the messages that show
-    stubs of results which were moved out, its `memory` those that show what is remembered.
-    `inherited` is the part of `billed` that a fork brought from its parent. `due` is what the next
-    request will do about the size of the page: nothing, `prune` (below the trigger), `compact`, or
-    `make-room` (the oldest messages leave, because an undone compaction does not come back);
-    `due_reason` says why it does nothing although the page is full. Ages are in milliseconds; 0
-    messages have none."""
+    """The parts of `breakdown` always sum to `current`; `artifacts` are messages with stubs of
+    stored results, `memory` are messages that show memories. `inherited` is the part of `billed`
+    that a fork got from its parent. `due` is the next request's action for the size of the page:
+    `none`, `prune` (below the trigger), `compact`, or `make-room` (the oldest messages leave,
+    because an undone compaction does not come back); `due_reason` is why a full page is left alone.
+    Ages are in milliseconds, 0 without messages."""
 
     conversation: str
     title: str
@@ -79,7 +73,7 @@ class Stats(Struct, frozen=True, kw_only=True):
 def stats_of(
     log: OpenLog, model: ActiveModel, *, artifacts: int, inherited: Totals = NOTHING
 ) -> Stats:
-    """The numbers of an open log, for the model that reads it."""
+    """The statistics of an open log for its model."""
     with log.reading() as state:
         view, budget = log.view(), model.budget
         due, reason = kind_due(state, model.load, log.config, model.moment())
@@ -96,15 +90,14 @@ def stats_of(
 
 
 def inherited(log: OpenLog) -> Totals:
-    """What had been billed to the parent where this conversation left it; nothing unless it is a
-    fork."""
+    """The parent's bill at the fork; empty if the conversation is not a fork."""
     with log.reading() as state:
         left = log.store.conversation(log.id).parent_seq if state.head else 0
         return inherited_totals(log.log.read(0, left))
 
 
 def stats_of_view(view: View, budget: Budget, *, now_ms: int) -> Stats:
-    """The numbers of a view under a budget; what a view does not know is empty."""
+    """The statistics of a view under a budget; values that a view does not have are empty."""
     current = current_tokens(view, budget.factor)
     standins = [slot for slot in view.slots if slot.standin]
     return Stats(
@@ -135,7 +128,7 @@ def stats_of_view(view: View, budget: Budget, *, now_ms: int) -> Stats:
 
 
 def inherited_totals(events: Iterable[Event]) -> Totals:
-    """What had been billed when these events were all there was."""
+    """The bill after these events."""
     state = Fold()
     for event in events:
         if event.kind == "usage":
@@ -144,8 +137,8 @@ def inherited_totals(events: Iterable[Event]) -> Totals:
 
 
 def _breakdown(view: View, current: int) -> dict[str, int]:
-    """Our estimate of each part, scaled to the provider's number; the conversation takes the
-    rounding."""
+    """The estimate of each part, scaled to the provider's count; rounding goes to the
+    conversation."""
     scale = current / view.tokens if view.tokens else 0.0
     sizes = {"system": view.system_tokens, "tools": view.tools_tokens}
     sizes |= {"memory": 0, "summaries": 0, "artifacts": 0}
@@ -157,7 +150,7 @@ def _breakdown(view: View, current: int) -> dict[str, int]:
 
 
 def _part(slot: Slot) -> str:
-    """Which part of the page a slot is; empty for the conversation itself."""
+    """The part of the page that a slot belongs to; empty for the conversation itself."""
     if slot.standin:
         return "summaries"
     if shows_memories(slot.message):
@@ -177,18 +170,14 @@ def count_messages(
     dialect: str | None = None,
     counter: Count | str | None = None,
 ) -> int:
-    """The tokens of messages in any provider's shape, with a system prompt and tools, as a model
-    counts them. Nothing is written."""
+    """Token count of messages in any provider's shape, with a system prompt and tools, for a
+    model. Writes nothing."""
     info = model_info(model)
     count = counter_for(counter, model)
-    spoken = dialects.dialect(dialect or info.dialect or dialects.DEFAULT).name
-    parsed = [one for message in messages for one in _parsed(message, spoken)]
-    beside = count_system(plain_value(system), count)
-    beside += count_tools(plain_value(tools), count)
-    return beside + sum(count_message(one, count) for one in parsed)
-
-
-def _parsed(message: Any, dialect: str) -> list[Message]:
-    if isinstance(message, Message):
-        return [message_checked(message)]
-    return dialects.parse(message, dialect)
+    wire = dialects.dialect(dialect or info.dialect or dialects.DEFAULT).name
+    tokens = count_system(plain_value(system), count) + count_tools(plain_value(tools), count)
+    for message in messages:
+        is_parsed = isinstance(message, Message)
+        parsed = [message_checked(message)] if is_parsed else dialects.parse(message, wire)
+        tokens += sum(count_message(one, count) for one in parsed)
+    return tokens

@@ -1,4 +1,4 @@
-"""Tools that let the model reach what its page no longer shows: search, unfold, grep, list
+"""Tools that give the model access to messages no longer on its page: search, unfold, grep, list
 artifacts; and, if the caller adds it, the memory tool.
 
 An answer is always text, never an exception: a model can act on "there is no line 900; there are
@@ -98,7 +98,6 @@ class _CompactArguments(_Arguments):
 class _Tool(Struct, frozen=True):
     about: str
     arguments: type[Struct]
-    is_usual: bool = True  # whether it is offered without being asked for by name
 
 
 _TOOLS = {
@@ -122,17 +121,15 @@ _TOOLS = {
         "Ask for the conversation to be made shorter once this turn has ended. Use it when a "
         "piece of work is done and its details are no longer needed.",
         _CompactArguments,
-        is_usual=False,
     ),
-    "remember": _Tool(memory_tools.ABOUT["remember"], RememberArguments, is_usual=False),
-    "recall": _Tool(memory_tools.ABOUT["recall"], RecallArguments, is_usual=False),
-    "forget": _Tool(memory_tools.ABOUT["forget"], ForgetArguments, is_usual=False),
+    "remember": _Tool(memory_tools.ABOUT["remember"], RememberArguments),
+    "recall": _Tool(memory_tools.ABOUT["recall"], RecallArguments),
+    "forget": _Tool(memory_tools.ABOUT["forget"], ForgetArguments),
 }
 
 
 class Toolbox:
-    """The tools of one conversation. `tokens_max` tells how large a result may be before it is
-    moved out."""
+    """The tools of one conversation."""
 
     def __init__(
         self,
@@ -155,6 +152,13 @@ class Toolbox:
         }
         self._memory: MemoryFiles | None = None
         self._memory_tools = MemoryTools(memory)
+        # Offered only by name.
+        self._optional: dict[str, Callable[[Any], str]] = {
+            COMPACT_TOOL: self._request_compaction,
+            "remember": self._memory_tools.remember,
+            "recall": self._recall,
+            "forget": self._memory_tools.forget,
+        }
 
     @checked
     def add_memory(self, files: MemoryFiles) -> None:
@@ -166,10 +170,14 @@ class Toolbox:
     def tools(
         self, dialect: str | None = None, *, also: Sequence[str] = ()
     ) -> list[dict[str, Any]]:
-        """The definitions in the shape that a provider takes: add them to your own. `also` names
-        those that are off unless they are asked for: `refold_compact`, `remember`, `recall`,
-        `forget`."""
-        self._switch_on(also)
+        """The definitions in a provider's shape, to add to your own. `also` names tools that are
+        off by default: `refold_compact`, `remember`, `recall`, `forget`."""
+        for name in also:
+            if name not in _TOOLS:
+                hint = "tools: " + ", ".join(_TOOLS)
+                raise Invalid(f"there is no tool {quoted(name)}", hint=hint)
+            if name in self._optional:
+                self._runs[name] = self._optional[name]
         plain = [
             {
                 "name": name,
@@ -184,8 +192,8 @@ class Toolbox:
         return dialects.dialect(name).definitions(plain, lost=[])
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str:
-        """Runs one of `tools`. Whatever happens, the answer is a text for the model, and small
-        enough for its page."""
+        """Runs one of `tools`. The answer is always a text for the model, and small enough for its
+        page."""
         try:
             if name == MEMORY and self._memory is not None:
                 # A character is hardly ever more than a token.
@@ -197,32 +205,13 @@ class Toolbox:
                 )
             return self._runs[name](_call_arguments(_TOOLS[name].arguments, arguments))
         except RefoldError as error:
-            said = f"Error: {error}"
-            return _sound(said[:ERROR_CHARS])
-        except Exception as error:  # noqa: BLE001 - arguments may be any objects, a store anybody's
+            return _without_surrogates(f"Error: {error}"[:ERROR_CHARS])
+        except Exception as error:  # noqa: BLE001 - arguments and stores are foreign code
             return f"Error: the tool failed ({type(error).__name__})"
-
-    def _switch_on(self, names: Sequence[str]) -> None:
-        for name in names:
-            if name not in _TOOLS:
-                hint = "tools: " + ", ".join(_TOOLS)
-                raise Invalid(f"there is no tool {quoted(name)}", hint=hint)
-            if not _TOOLS[name].is_usual:
-                self._runs[name] = self._unusual(name)
-
-    def _unusual(self, name: str) -> Callable[[Any], str]:
-        """What runs a tool that is offered by name only."""
-        runs: dict[str, Callable[[Any], str]] = {
-            COMPACT_TOOL: self._note_wish,
-            "remember": self._memory_tools.remember,
-            "recall": self._recall,
-            "forget": self._memory_tools.forget,
-        }
-        return runs[name]
 
     # --- the tools ---
 
-    def _note_wish(self, given: _CompactArguments) -> str:
+    def _request_compaction(self, given: _CompactArguments) -> str:
         if not self._log.config.auto:
             raise Invalid("automatic compaction is off", hint="go on without it")
         return NOTED
@@ -233,11 +222,8 @@ class Toolbox:
 
     def _search_past(self, given: _SearchArguments) -> str:
         rows = [_hit_row(hit) for hit in self._search.search(given.query, limit=given.limit)]
-        return self._rows(
-            rows,
-            f"{number(len(rows), 'place')} found",
-            "refold_unfold shows what stands behind a handle.",
-        )
+        head = f"{number(len(rows), 'place')} found"
+        return self._rows(rows, head, "refold_unfold shows what stands behind a handle.")
 
     def _unfold(self, given: _UnfoldArguments) -> str:
         found = self._reader.original(given.handle, level=given.level)
@@ -248,7 +234,7 @@ class Toolbox:
         most = CHARS_PER_TOKEN_MAX * self._room()
         first, last = given.first_line, given.last_line or None
         part = lines_between(found.texts, first, last, skip=given.from_char, most=most)
-        shown = self._fitting(_sound(part.text))
+        shown = self._fitting(_without_surrogates(part.text))
         size = f" of {artifact.lines:,}" if artifact else ""
         end = first + shown.count("\n")
         head = f"{found.handle} ({found.level}), lines {first:,} to {end:,}{size}"
@@ -265,19 +251,15 @@ class Toolbox:
             wait_s=GREP_WAIT_S,
         )
         rows = [
-            _sound(f"{one.handle}:{line.number}: {line.text}")
+            _without_surrogates(f"{one.handle}:{line.number}: {line.text}")
             for one in found
             for line in one.grepped.lines
         ]
-        ended = [one.grepped.ended for one in found if one.grepped.ended]
-        warning = (
-            f"Not all was looked at, {ended[0]}: narrow the pattern or name a handle."
-            if ended
-            else ""
-        )
-        return self._rows(
-            rows, _matching(len(rows)), "The number is the line, for refold_unfold.", warning
-        )
+        ended = next((one.grepped.ended for one in found if one.grepped.ended), "")
+        warning = f"Not all was looked at, {ended}: narrow the pattern or name a handle."
+        head = f"{number(len(rows), 'line')} {'matches' if len(rows) == 1 else 'match'}"
+        usage = "The number is the line, for refold_unfold."
+        return self._rows(rows, head, usage, warning if ended else "")
 
     def _list_artifacts(self, given: _ArtifactsArguments) -> str:
         found = self._artifacts.list(task=given.task or None, tool=given.tool or None)
@@ -286,11 +268,8 @@ class Toolbox:
             rows = [_output_row(one.artifact, f" ({one.why})") for one in chosen]
         else:
             rows = [_output_row(one) for one in found[: -given.limit - 1 : -1]]
-        return self._rows(
-            rows,
-            f"{len(rows)} of {number(len(found), 'artifact')}",
-            "refold_unfold and refold_grep take the handle.",
-        )
+        head = f"{len(rows)} of {number(len(found), 'artifact')}"
+        return self._rows(rows, head, "refold_unfold and refold_grep take the handle.")
 
     # --- bounds ---
 
@@ -305,9 +284,8 @@ class Toolbox:
             return f"[{head}. {warning}]" if warning else f"[{head}.]"
         shown = self._fitting("\n".join(rows))
         left = len(rows) - len(shown.split("\n"))
-        return _answer(
-            f"{head}, {left} of them not shown" if left else head, shown, warning or usage
-        )
+        head = f"{head}, {left} of them not shown" if left else head
+        return _answer(head, shown, warning or usage)
 
     def _fitting(self, text: str) -> str:
         """The beginning of a text that fits: whole lines, unless one line is too long."""
@@ -327,10 +305,10 @@ class Toolbox:
 def _call_arguments(arguments: type[Struct], given: str | Mapping[str, Any] | None) -> Struct:
     """The arguments of a call, given as JSON text or as a mapping."""
     try:
-        read = (
-            msgspec.json.decode(given) if isinstance(given, str) and given.strip() else given or {}
-        )
-        return decoding.convert(read, arguments, strict=False)
+        value: Any = given or {}
+        if isinstance(given, str) and given.strip():
+            value = msgspec.json.decode(given)
+        return decoding.convert(value, arguments, strict=False)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError) as error:
         known = ", ".join(arguments.__struct_fields__)
         raise Invalid(f"the arguments are wrong: {error}", hint=f"arguments: {known}") from error
@@ -342,7 +320,7 @@ def _schema(arguments: type[Struct]) -> dict[str, Any]:
     return {key: value for key, value in schema.items() if key != "title"}
 
 
-# --- how things are said ---
+# --- wording ---
 
 
 def _answer(head: str, data: str, more: str = "") -> str:
@@ -369,10 +347,6 @@ def _hit_row(hit: Hit) -> str:
     return _row(f"{where} ({hit.role or 'note'}, {moment(hit.at_ms)}): {hit.snippet}")
 
 
-def _matching(lines: int) -> str:
-    return f"{number(lines, 'line')} {'matches' if lines == 1 else 'match'}"
-
-
 def _output_row(output: StoredArtifact, why: str = "") -> str:
     artifact = output.artifact
     size = f"{number(artifact.lines, 'line')}, {number(artifact.size_bytes, 'byte')}"
@@ -383,9 +357,9 @@ def _output_row(output: StoredArtifact, why: str = "") -> str:
 
 def _row(text: str) -> str:
     """A text as one line, cut if it is long."""
-    return cut(one_line(_sound(text)), 2 * ROW_CHARS)
+    return cut(one_line(_without_surrogates(text)), 2 * ROW_CHARS)
 
 
-def _sound(text: str) -> str:
-    """The text with lone surrogates replaced: no provider takes them."""
+def _without_surrogates(text: str) -> str:
+    """The text with lone surrogates replaced, which no provider accepts."""
     return _SURROGATE.sub("\ufffd", text)

@@ -33,22 +33,14 @@ from refold.ledger.arguments import (
     paths_of,
     whole_text,
 )
-from refold.ledger.calls import (
-    Call,
-    TextResult,
-    calls_in,
-    content_start,
-    exit_status,
-    failed,
-    header,
-)
+from refold.ledger.calls import Call, TextResult, calls_in, content_start, exit_status, failed
 from refold.ledger.facts import CHANGES, ON_FILES, ActionKind, of_kind
 from refold.ledger.scripts import SUFFIXES, changes_of, patched
 from refold.ledger.shell import Reading, reading_of
 from refold.ledger.shell_words import END, Effect
 from refold.ledger.tools import MOVERS, compact, configured, kind_of_tool
 
-RUNS_ON_FILES = frozenset({"edit", "insert"})  # editor commands for the file opened before
+EDITS = frozenset({"edit", "insert"})  # editor commands for the file opened before
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -99,7 +91,7 @@ def spellings_of(config: Config) -> Spellings:
 def actions_of(
     slots: Sequence[Slot], config: Config, spellings: Spellings | None = None
 ) -> list[Action]:
-    """The actions of a page in order. Stand-ins are not messages and have none."""
+    """The actions of a page in order. Stand-ins have none."""
     messages = ((slot.seq, slot.message) for slot in slots if not slot.standin)
     return actions_in(messages, config, spellings)
 
@@ -143,7 +135,7 @@ def _actions_of_call(call: Call | TextResult, config: Config, earlier: _Earlier)
             exit=status,
             result_seq=call.result_seq,
             result_block=call.result_block,
-            start=content_start(text, header(text)),
+            start=content_start(text),
             output=text,
         )
     if kind == "run":
@@ -230,7 +222,7 @@ def _run_actions(base: Action, command: str | list[str] | None, earlier: _Earlie
 
 
 def _effect_actions(run: Action, reading: Reading, earlier: _Earlier) -> list[Action]:
-    """The effects of a command, and of the scripts it runs if their text is known."""
+    """The effects of a command, and of its scripts if their text is known."""
     for path, code in reading.scripts:
         earlier.scripts[file_name(path)] = code
     effects = list(reading.effects)
@@ -264,7 +256,7 @@ def _editor_actions(run: Action, opened: str) -> list[Action]:
         return [replace(run, kind="read", path=target.split(" ")[0])]
     if name == "create" and target and " " not in target:
         return [replace(run, kind="create", path=target)]
-    if name in RUNS_ON_FILES and opened and rest:
+    if name in EDITS and opened and rest:
         return [replace(run, kind="modify", path=opened)]
     return []
 

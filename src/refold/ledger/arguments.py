@@ -1,13 +1,13 @@
 r"""The meaning of tool call arguments in any shape: paths, line ranges, commands, patches; and one
 form for every spelling of a path.
 
-Nothing here raises: arguments are whatever a model wrote, and unintelligible ones are ignored.
+Nothing here raises: a model may write anything as arguments, and unintelligible ones are ignored.
 Paths are compared lexically, without a disk: `./a`, `a`, `x/../a` and `a//b` get one form, relative
 to a known `cwd`. Case counts, unless the configuration ignores it. Backslashes separate only in a
 Windows path: with a drive or a share, under such a `cwd`, or without slashes and with a backslash
 only before characters that can begin a name. Otherwise they belong to the name or escape something
 (`a\1b.txt`, `my\ file`). In doubt two spellings are two files: a missed copy costs room, a wrong
-one hides text that nothing else shows. Neighbours: `actions`, `shell`.
+match hides text that is shown nowhere else. Neighbours: `actions`, `shell`.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _collapsed(path: str) -> str:
     """The path without empty parts, `.` and `..`, as far as they can be resolved."""
     is_clean = "//" not in path and "./" not in path and path not in (".", "..")
     if is_clean and not path.endswith(("/", "/.", "/..")):
-        return path  # as most paths
+        return path  # most paths
     is_rooted = path.startswith("/")
     parts: list[str] = []
     for part in path.split("/"):

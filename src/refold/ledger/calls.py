@@ -32,7 +32,7 @@ _HEADER_END = "] Result:"
 
 
 class Call(Struct):
-    """A call and, once it came, its result."""
+    """A call, and its result, if there is one."""
 
     call: ToolCall
     seq: int
@@ -77,7 +77,7 @@ def calls_in(messages: Iterable[tuple[int, Message]]) -> list[Call | TextResult]
             elif message.role in ("user", "tool") and isinstance(block, Text | ToolResult):
                 text = text_of(block)
                 if found := header(text):
-                    at, start = index, content_start(text, found)
+                    at, start = index, content_start(text)
                     following = message.blocks[index + 1 : index + 2]
                     if not text[start:].strip() and following and isinstance(following[0], Text):
                         at, start, text = index + 1, 0, following[0].text
@@ -98,11 +98,10 @@ def header(text: str) -> Header | None:
     return Header(tool, subject, 1 + len(tool) + len(mark) + 1 + len(subject) + len(end))
 
 
-def content_start(text: str, header: Header | None) -> int:
+def content_start(text: str) -> int:
     """The start of a result's content: the line after its header."""
-    if header is None:
-        return 0
-    return header.end + 1 if text.startswith("\n", header.end) else header.end
+    end = found.end if (found := header(text)) else 0
+    return end + 1 if found and text.startswith("\n", end) else end
 
 
 # --- outcomes ---
@@ -183,7 +182,7 @@ _NUMBERED = re.compile(r"\s{0,12}(\d{1,7})(?:→|\t|: |:(?!\d)|\. |\.$| ?\|)")
 
 
 def payload(text: str) -> str:
-    """The output itself: without `Key: value` lines up to `Output:`, or the tags around it."""
+    """The output itself, without `Key: value` lines up to `Output:` or the tags around it."""
     for opening, closing in _ENVELOPES:
         at = text.find(opening, 0, HEAD)
         # A tag may be anywhere, `Output:` only at the start of a line.
@@ -232,7 +231,7 @@ class Excerpt(NamedTuple):
 
 
 def excerpts(text: str) -> list[Excerpt]:
-    """Every file text between tags, in order. Nested ones are left out: it is unclear which of them
+    """Every file text between tags, in order. Nested tags are skipped: it is unclear which of them
     is the file."""
     if "file_content path=" not in text:
         return []

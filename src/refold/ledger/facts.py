@@ -63,7 +63,7 @@ class Cutter(Struct, frozen=True):
         return text if len(text) <= size else cut(self.redact(text), size)
 
     def middle(self, text: str, size: int, seq: int = 0) -> str:
-        """The text, without its middle if it is too long; `seq` is where all of it is."""
+        """The text, without its middle if it is too long; `seq` is the message with all of it."""
         return text if len(text) <= size else without_middle(self.redact(text), size, seq)
 
 
@@ -71,7 +71,7 @@ UNCLEANED = Cutter()
 
 
 def without_middle(text: str, size: int, seq: int = 0) -> str:
-    """The text, without its middle if it is too long; `seq` is where all of it is."""
+    """The text, without its middle if it is too long; `seq` is the message with all of it."""
     if len(text) <= size:
         return text
     gap = " … "

@@ -1,5 +1,5 @@
-"""Failures: an error is identified by the attempt, and described by the most telling line of its
-result.
+"""Failures: an error is identified by the attempt, and described by the most informative line of
+its result.
 
 It is open until the same attempt is repeated; then it is resolved, or open with its new text.
 Neighbours: `actions` has the attempts, `calls` their outcomes, `ledger` all facts.

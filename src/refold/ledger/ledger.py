@@ -1,9 +1,9 @@
-"""The ledger: typed facts that code takes from a span, kept over compactions and never paraphrased.
+"""The ledger: typed facts of a span, extracted by code, kept across compactions, never paraphrased.
 
 Requests, files, commands, errors, decisions, constraints, to-dos, artifacts; one fact per kind and
-text, the newest state wins. `facts_of` gives the new facts of a span, `merged` keeps the whole
-bounded, `ledger_lines` writes it for a page: grouped, one line per fact with its #seq, in a fixed
-order; if room is short, the least needed facts are left out and counted. `tools_used` counts tool
+text, with its newest state. `facts_of` gives the new facts of a span, `merged` bounds their number,
+`ledger_lines` formats them for a page: grouped, one line per fact with its #seq, in a fixed order;
+if room is short, the least needed facts are left out and counted. `tools_used` counts tool
 calls for the notes of a summary. Neighbours: `actions`, `sentences`, `failures` and `todos` find
 the facts, `strategies.summarize` notes the uses.
 """
@@ -59,7 +59,6 @@ REQUEST_SHOWN = 400  # of an older request
 CHARACTERS = 12_000
 GROUP_SHARE = 0.35  # of the room, for one group, while others need it
 COUNT_ROOM = 40  # for the line that counts the facts left out
-LEFT_OUT = " more facts are not shown)"
 USES_MAX = 3
 TOOLS_MAX = 30  # the tools used most have their uses noted
 USE_READ = 20_000  # characters: enough for a private key to be recognized
@@ -120,7 +119,7 @@ def _is_news(old: Fact | None, new: Fact) -> bool:
 
 
 def _requests(texts: OwnTexts, cutter: Cutter) -> Iterable[Fact]:
-    """The page may show less of a request than its fact has, so short ones lose secrets, too."""
+    """The requests, redacted even if short: the page may show only a part of one."""
     for slot, text in texts:
         if text.strip() and is_request(slot):
             words = without_middle(cutter.redact(text.strip()), REQUEST_MAX, slot.seq)
@@ -143,10 +142,11 @@ def _binding_sentences(
 
 
 def _files(actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter) -> Iterable[Fact]:
-    """One fact per file, with its latest state. Reading a changed file is not news."""
+    """One fact per file, with its latest state. Reading a changed file does not update it."""
     files = {fact.text: fact for fact in of_kind(known, "file")}
     for action in actions:
-        if not _concerns_file(action):
+        is_on_file = action.kind in ON_FILES and action.ok is not False
+        if not is_on_file or not action.path or action.path.endswith("/"):
             continue
         # A seeming file name in a command may be a secret: `password => 'x'`.
         name = action.path.rsplit("/", 1)[-1]
@@ -159,13 +159,6 @@ def _files(actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter) -> 
             continue
         files[action.path] = Fact(kind="file", text=action.path, seq=action.seq, state=state)
     return files.values()
-
-
-def _concerns_file(action: Action) -> bool:
-    """Whether an action read or changed a file, or may have; a folder is not a file."""
-    if action.kind not in ON_FILES or action.ok is False:
-        return False
-    return bool(action.path) and not action.path.endswith("/")
 
 
 def _file_state(old: str, action: Action) -> FileState:
@@ -212,8 +205,8 @@ def _artifacts(slots: Sequence[Slot], actions: Sequence[Action], cutter: Cutter)
 def merged(
     known: Sequence[Fact], new: Sequence[Fact], facts_max: int = FACTS_MAX
 ) -> tuple[Fact, ...]:
-    """All facts, new ones replacing known ones. Above the bound the least needed go, oldest first;
-    requests, changed files, binding sentences and open to-dos never go."""
+    """All facts, new ones replacing known ones. Above the limit the least needed are dropped,
+    oldest first, but never requests, changed files, binding sentences or open to-dos."""
     facts = {(fact.kind, fact.text): fact for fact in (*known, *new)}
     excess = len(facts) - facts_max
     if excess > 0:
@@ -288,13 +281,8 @@ def ledger_lines(
         if grouped := [texts[id(fact)] for fact in shown if group.holds(fact)]:
             lines += [f"{group.heading}:", *grouped]
     if len(room.shown) < len(facts):
-        lines.append(f"({len(facts) - len(room.shown)}{LEFT_OUT}")
+        lines.append(f"({len(facts) - len(room.shown)} more facts are not shown)")
     return lines
-
-
-def is_cut(lines: Sequence[str]) -> bool:
-    """Whether some facts were left out."""
-    return bool(lines) and lines[-1].endswith(LEFT_OUT)
 
 
 def unmarked_lines(lines: Sequence[str]) -> set[str]:
@@ -400,7 +388,7 @@ def noted(used: dict[str, Used], messages: int) -> SummaryNotes:
 
 
 def _notable(uses: Sequence[Use], failures: set[str]) -> tuple[str, ...]:
-    """Reads only the arguments that are shown: there may be thousands of calls."""
+    """The notable uses. Reads only their arguments: there may be thousands of calls."""
 
     def has_failed(use: Use) -> bool:
         return use.startswith(FAILED) if isinstance(use, str) else use.id in failures

@@ -2,7 +2,7 @@
 
 Patches are `*** Update File:` bodies and unified diffs. Scripts count because agents with only a
 shell edit files by scripts they write and run: `open('a.py', 'w')`, `Path('a.py').write_text(…)`.
-Only literal names count, directly or through a variable; computed names are unknown. Neighbours:
+Only literal names count, directly or through a variable; computed names are ignored. Neighbours:
 `actions` has the patches of calls, `shell` the scripts and patches in commands.
 """
 

@@ -1,9 +1,9 @@
-"""Binding sentences: decisions and rules, found by markers and given back verbatim.
+"""Binding sentences: decisions and rules, found by markers and quoted verbatim.
 
 Only the words of a user or the assistant count. Tool results are data, and so are the parts of a
-user's message that the agent added: file text, reminders, quoted lines, code. A user's sentence
-needs less to count than the assistant's, which is full of "must" about nothing. Neighbour:
-`ledger`.
+user's message that the agent added: file text, reminders, quoted lines, code. The markers for the
+assistant are stricter than for a user, because it often writes "must" without binding anyone.
+Neighbour: `ledger`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _ASSISTANT_DECISION = re.compile(
     r"|\bi(?:['’]ll| will) (?:use|go with) [^.]{1,80}? (?:instead|because|rather)\b",
     re.IGNORECASE,
 )
-# Without one of these, no sentence can match: most need no further check.
+# A sentence without any of these cannot match, so most need no further check.
 _USER_HINTS: tuple[str, ...] = (
     "must", "never", "always", "make sure", "should not", "shouldn't", "only use", "not allowed",
     "forbidden", "without ", "port ", "keep ", "do not ", "don't ", "important", "rule", "note",
@@ -145,7 +145,7 @@ def marked(text: str, *, by_user: bool) -> list[Marked]:
     lowered = text[:TEXT_MAX].lower()
     hints = _USER_HINTS if by_user else _ASSISTANT_HINTS
     hints = tuple(hint for hint in hints if hint in lowered)
-    # Beyond ASCII a pattern that ignores case finds more letters than the lower case has.
+    # Outside ASCII, a pattern that ignores case matches more letters than `lower` maps.
     if not hints and (lowered.isascii() or not by_user):
         return []
     rule, decision = _USER_RULE, _USER_DECISION

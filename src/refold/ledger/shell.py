@@ -1,11 +1,11 @@
 """The effects of a shell command on files: which it reads (and which lines), creates, modifies,
 deletes.
 
-Conservative: an effect is listed only if the words are certain; anything else is just a run. A read
-is `alone` if the command's output is the text of that one file and nothing else. Changes come from
-`rm`, `mv`, `cp`, `tee`, `sed -i`, `git`, redirections, and the scripts and patches in a command.
-Neighbours: `shell_words` splits the line and finds reads, `scripts` reads scripts and patches,
-`actions` turns effects into actions.
+Conservative: an effect is listed only if the words are certain; other commands are just runs. A
+read is `alone` if the command's output is the text of that one file and nothing else. Changes come
+from `rm`, `mv`, `cp`, `tee`, `sed -i`, `git`, redirections, and the scripts and patches in a
+command. Neighbours: `shell_words` splits the line and finds reads, `scripts` reads scripts and
+patches, `actions` turns effects into actions.
 """
 
 from __future__ import annotations
@@ -19,16 +19,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold.ledger.arguments import file_name, joined, normal
+from refold.ledger.facts import FileKind
 from refold.ledger.scripts import PATCHES, SUFFIXES, files_written, patched
-from refold.ledger.shell_words import (
-    Effect,
-    Redirection,
-    Simple,
-    Word,
-    names,
-    piped_read,
-    simple_commands,
-)
+from refold.ledger.shell_words import Effect, Simple, Word, names, piped_read, simple_commands
 
 DEPTH_MAX = 3
 REMEMBERED_MAX = 2_000  # characters
@@ -55,7 +48,6 @@ ACTING_OPTIONS = {
 }
 PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "rtk"})
 SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
-OUTWARD = names("> >> >| &> &>>")
 FILE_COMMANDS = names("rm unlink Remove-Item mv cp tee touch mkdir")
 STREAM_EDITORS = names("sed gsed perl")
 
@@ -77,19 +69,14 @@ class Reading(Struct, frozen=True):
 
 
 def reading_of(command: str | Sequence[str]) -> Reading:
-    """The certain effects of a command line. Pages are read again and again, so short lines are
-    remembered."""
+    """The certain effects of a command line. Pages are read many times, so the readings of short
+    lines are cached."""
     if isinstance(command, str) and len(command) <= REMEMBERED_MAX:
-        return _remembered(command)
-    return _reading(command, 0)
+        return _cached_reading(command)
+    return _reading(command)
 
 
-@lru_cache(maxsize=1_024)
-def _remembered(command: str) -> Reading:
-    return _reading(command, 0)
-
-
-def _reading(command: str | Sequence[str], depth: int) -> Reading:
+def _reading(command: str | Sequence[str], depth: int = 0) -> Reading:
     if isinstance(command, str):
         simples = simple_commands(command)
     else:
@@ -104,6 +91,9 @@ def _reading(command: str | Sequence[str], depth: int) -> Reading:
                     return _reading(script.text, depth + 1)
                 break
     return _reading_of_pipelines(_pipelines(simples))
+
+
+_cached_reading = lru_cache(maxsize=1_024)(_reading)
 
 
 def _without_prefixes(simple: Simple) -> Simple:
@@ -142,7 +132,7 @@ def _pipelines(simples: list[Simple]) -> list[list[Simple]]:
 
 
 class _Line(Struct):
-    """The effects of a line so far. `speaking` pipelines write to the result."""
+    """The effects of a line so far; `speaking` counts the pipelines with output in the result."""
 
     folder: str = ""
     speaking: int = 0
@@ -182,14 +172,14 @@ def _reading_of_pipelines(pipelines: list[list[Simple]]) -> Reading:
 def _read_pipeline(line: _Line, stages: list[Simple]) -> None:
     """Adds the effects of one pipeline to the line."""
     effects = [effect for stage in stages for effect in file_changes(stage)]
-    if not effects and not any(map(is_redirected, stages)):
+    if not effects and not any(stage.is_redirected for stage in stages):
         effects = piped_read(stages)
     reads = bool(effects) and all(effect.kind == "read" for effect in effects)
     looks = not reads and all(map(_looks_around, stages))
     line.plain = line.plain and (reads or looks)
     line.searches = line.searches or looks
     last = stages[-1]
-    if not (last.name in QUIET or is_redirected(last) or edits_in_place(stages[0])):
+    if not (last.name in QUIET or last.is_redirected or edits_in_place(stages[0])):
         line.speaking += 1
     for effect in effects:
         if effect.path.endswith(SUFFIXES):
@@ -209,7 +199,8 @@ def _looks_around(stage: Simple) -> bool:
         is_looking = git_command(stage)[0] in GIT_LOOKING
     else:
         is_looking = stage.name in LOOKING
-    if not is_looking or writing_redirections(stage) or edits_in_place(stage):
+    writes = any(redirection.writes_file for redirection in stage.redirections)
+    if not is_looking or writes or edits_in_place(stage):
         return False
     acting = ACTING_OPTIONS.get(stage.name, ())
     return not any(word.text in acting for word in stage.arguments)
@@ -221,38 +212,11 @@ def _looks_around(stage: Simple) -> bool:
 def file_changes(simple: Simple) -> list[Effect]:
     """The changes of a command, by its name and by its redirections."""
     changes = _changes_by_name(simple)
-    for operator, _, target in writing_redirections(simple):
-        if target.sure and target.text:
-            changes.append(_written_file(target.text, appends=operator.endswith(">>")))
+    for redirection in simple.redirections:
+        path = redirection.target.text
+        if redirection.writes_file and redirection.target.sure and path:
+            changes.append(Effect("modify" if ">>" in redirection.operator else "create", path))
     return changes
-
-
-# --- redirections ---
-
-
-def writing_redirections(simple: Simple) -> list[Redirection]:
-    """The redirections that write a file."""
-    return [
-        redirection
-        for redirection in simple.redirections
-        if redirection.operator in OUTWARD
-        and not redirection.target.text.startswith(("/dev/", "&"))
-    ]
-
-
-def is_redirected(simple: Simple) -> bool:
-    """Whether the output does not go to the result."""
-    return any(
-        redirection.operator in OUTWARD and redirection.fd in ("", "1")
-        for redirection in simple.redirections
-    )
-
-
-def _written_file(path: str, *, appends: bool) -> Effect:
-    return Effect("modify" if appends else "create", path)
-
-
-# --- commands ---
 
 
 def _changes_by_name(simple: Simple) -> list[Effect]:
@@ -284,8 +248,8 @@ def _file_command_changes(simple: Simple) -> list[Effect]:
         case "mv" | "cp" if len(files) == len(simple.operands) >= 2 and "-t" not in words:
             return _moved_files(files, keeps=simple.name == "cp")
         case "tee":
-            kept = [path for path in files if not path.startswith("/dev/")]
-            return [_written_file(path, appends="-a" in words) for path in kept]
+            kind: FileKind = "modify" if "-a" in words else "create"
+            return [Effect(kind, path) for path in files if not path.startswith("/dev/")]
         case "touch":
             return [Effect("create", path) for path in files]
         case "mkdir" if "-m" not in words:

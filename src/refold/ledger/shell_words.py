@@ -1,11 +1,11 @@
-"""A command line as its simple commands: words, redirections, here-documents, and joining
+"""A command line split into simple commands: words, redirections, here-documents, and joining
 operators; and the files that a pipeline of them shows.
 
-Only certain commands are read: one with substitutions, subshells, loops or unbalanced quotes is not
-understood (None), and a word with a variable or a pattern in it is marked as unsure. One pass, no
-backtracking, bounded length. Reads are `cat`, `head`, `tail`, `nl`, `sed -n`, alone or piped into
-one another; any output but a run of the file's lines is not a read. Neighbour: `shell` has the
-effects of commands on files.
+Only unambiguous commands are read: one with substitutions, subshells, loops or unbalanced quotes is
+not understood (None), and a word with a variable or a pattern in it is marked as uncertain. One
+pass, no backtracking, bounded length. Reads are `cat`, `head`, `tail`, `nl`, `sed -n`, alone or
+piped into one another; any output but a run of the file's lines is not a read. Neighbour: `shell`
+has the effects of commands on files.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ _PATTERN = re.compile(r"[*?\[{]")
 _GROUPING = names("( ) ;;")
 _JOINING = names("| && || |&")
 _WORD_ENDS = " \t\r\f\v\n|&;<>()"
+OUTWARD = names("> >> >| &> &>>")
 REDIRECTIONS = frozenset({"&>>", "&>", "<<<", "<<-", "<<", ">>", ">|", ">&", "<&", "<", ">"})
 
 
 class Word(NamedTuple):
-    """A word without its quotes; not `sure` if the shell would still expand it."""
+    """A word without its quotes; `sure` is False if the shell would still expand it."""
 
     text: str
     sure: bool
@@ -62,6 +63,10 @@ class Redirection(NamedTuple):
     operator: str
     fd: str
     target: Word
+
+    @property
+    def writes_file(self) -> bool:
+        return self.operator in OUTWARD and not self.target.text.startswith(("/dev/", "&"))
 
 
 class Simple(Struct):
@@ -83,7 +88,12 @@ class Simple(Struct):
     @property
     def operands(self) -> list[Word]:
         """The arguments that are not options."""
-        return [word for word in self.words[1:] if not word.text.startswith("-")]
+        return [word for word in self.arguments if not word.is_option]
+
+    @property
+    def is_redirected(self) -> bool:
+        """Whether its output does not go to the result."""
+        return any(one.operator in OUTWARD and one.fd in ("", "1") for one in self.redirections)
 
 
 class _Here(NamedTuple):
@@ -194,7 +204,7 @@ class _Scanner:
         start = self.at
         word = self._joined_parts()
         if self.at == start:
-            self.at += 1  # a space that only `str.isspace` knows
+            self.at += 1  # a space only by `str.isspace`
             return
         match = _OPERATOR.match(self.text, self.at)
         # The number before a redirection, as in `2>`; quotes would make it a word.
@@ -238,7 +248,7 @@ class _Scanner:
         return text, not _PATTERN.search(text)
 
     def _matched(self, form: re.Pattern[str]) -> re.Match[str]:
-        """The match of this form at the current position, which moves behind it."""
+        """The match of this form at the current position, which moves to its end."""
         match = form.match(self.text, self.at)
         if match is None:
             raise _NotUnderstood
@@ -285,8 +295,7 @@ class Effect(Struct, frozen=True):
 
 
 def piped_read(stages: list[Simple]) -> list[Effect]:
-    """The files that a pipeline shows; empty after a filter that keeps anything but a run of
-    lines."""
+    """The files that a pipeline shows; empty after a filter whose output is not a run of lines."""
     effects = _files_shown(stages[0])
     for stage in stages[1:]:
         if len(effects) != 1 or stage.name not in ("head", "tail", "sed", "cat", "nl"):

@@ -28,12 +28,8 @@ _STATES: dict[str, TodoState] = {
     "abandoned": "cancelled",
 }  # fmt: skip
 _CHECK_STATES: dict[str, TodoState] = {
-    " ": "open",
-    "x": "done",
-    "X": "done",
-    "~": "cancelled",
-    "-": "cancelled",
-}
+    " ": "open", "x": "done", "X": "done", "~": "cancelled", "-": "cancelled",
+}  # fmt: skip
 _TEXT_NAMES = ("content", "step", "description", "title", "subject", "task", "text", "name")
 _LIST_NAMES = ("todos", "plan", "items", "tasks", "todolist", "todo_list", "task_list", "todoList")
 _NUMBER_NAMES = ("taskId", "task_id", "id")
@@ -57,9 +53,8 @@ def listings(
     actions: Iterable[Action], known: Sequence[Fact], cutter: Cutter = UNCLEANED
 ) -> Iterator[Listing]:
     """The lists of to-do tools, in order."""
-    by_number: dict[
-        str, str
-    ] = {}  # the number of an item is kept in its text: `[4] Write the test`
+    # The number of an item is kept in its text: `[4] Write the test`.
+    by_number: dict[str, str] = {}
     for fact in of_kind(known, "todo"):
         end = fact.text.find("] ", 0, 24)
         is_numbered = fact.text.startswith("[") and end > 0

@@ -2,7 +2,7 @@
 
 Names are compared without case, separators and server prefixes, so that `mcp__files__read_file`,
 `ReadFile` and `read-file` are one. A configuration's `tool_kinds` comes first: name → kind, or
-`kind:argument` for the path. To teach a new tool, add its name to `_NAMES`. Neighbour: `actions`.
+`kind:argument` for the path. To support a new tool, add its name to `_NAMES`. Neighbour: `actions`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NAMES: dict[ActionKind, str] = {
 BY_NAME: dict[str, ActionKind] = {
     name: kind for kind, listed in _NAMES.items() for name in listed.split()
 }
-# Editors of many commands: the argument `command` has the kind.
+# Editors with several commands: the argument `command` gives the kind.
 EDITORS = names(
     "strreplaceeditor strreplacebasededittool texteditor fileeditor editor texteditorcodeexecution"
 )
@@ -92,13 +92,13 @@ _BY_VERB: dict[str, ActionKind] = {
     "query": "search", "lookup": "search", "grep": "search", "resolve": "search",
     "browse": "search",
 }  # fmt: skip
-# Words in an unknown name that mark a tool that runs commands. Arguments prove nothing: a ticket
-# may have a script, a log line a command.
+# Words in an unknown name that suggest a tool that runs commands. Arguments prove nothing: a ticket
+# may contain a script, a log line a command.
 _RUNNERS = names(
     "run exec execute executor invoke launch bash shell sh zsh fish powershell pwsh terminal tmux "
     "ssh subprocess repl console"
 )
-_TELLING_VERBS = names(
+_TALKING_VERBS = names(
     "explain describe check validate verify lint review parse format log record note schedule "
     "suggest plan propose dry preview approve"
 )
@@ -115,15 +115,6 @@ def compact(name: str) -> str:
 def _words(name: str) -> tuple[str, ...]:
     """The words of a name."""
     return tuple(word.lower() for word in _WORDS.findall(_without_prefix(name)[:80]))
-
-
-@lru_cache(maxsize=4_096)
-def _says_it_runs(name: str) -> bool:
-    """Whether an unknown name reads like a tool that runs commands."""
-    words = _words(name)
-    if not words or words[0] in _TELLING_VERBS:
-        return False
-    return _BY_VERB.get(words[0], "run") == "run" and not _RUNNERS.isdisjoint(words)
 
 
 def _without_prefix(name: str) -> str:
@@ -152,10 +143,13 @@ def kind_of_tool(
 def _guessed_kind(name: str, *, has_path: bool, has_command: bool) -> ActionKind:
     """The kind by the first word of an unknown name."""
     words = _words(name)
-    guess = _BY_VERB.get(words[0], "other") if words else "other"
+    if not words:
+        return "other"
+    guess = _BY_VERB.get(words[0], "other")
     if guess == "search":
         return "search"
-    if has_command and _says_it_runs(name):
+    may_run = guess in ("run", "other") and words[0] not in _TALKING_VERBS
+    if has_command and may_run and not _RUNNERS.isdisjoint(words):
         return "run"
     return guess if has_path and guess != "run" else "other"
 
@@ -179,4 +173,4 @@ def configured(entry: str) -> tuple[ActionKind, str]:
         if kind == name:
             return kind, argument
     hint = suggestion(name, ACTION_KINDS)
-    raise Invalid(f"tool_kinds names the kind {name!r}", hint=hint)
+    raise Invalid(f"unknown kind in tool_kinds: {name!r}", hint=hint)

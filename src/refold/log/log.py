@@ -249,11 +249,8 @@ class Log:
                     return []
                 events = self._rebased(events)
         else:
-            raise Conflict(
-                f"{self.conversation}: other writers were faster {TRIES_MAX} times",
-                head=self.state.head,
-                hint="try again",
-            )
+            message = f"{self.conversation}: other writers were faster {TRIES_MAX} times"
+            raise Conflict(message, head=self.state.head, hint="try again")
         if ahead is not None:
             self.state = ahead
         else:

@@ -31,39 +31,14 @@ EVERY_NAME = "*"
 ALIKE_CHARS = 6
 
 NoticeName = Literal[
-    "artifact-kept",
-    "auto-compacting",
-    "bookmark-failed",
-    "budget-unreachable",
-    "cleanup-failed",
-    "compaction-complete",
-    "compaction-failed",
-    "compaction-skipped",
-    "context-critical",
-    "context-warning",
-    "counter-failed",
-    "counter-missing",
-    "embedder-changed",
-    "embedder-failed",
-    "hook-failed",
-    "index-behind",
-    "index-in-memory",
-    "index-rebuilt",
-    "listener-failed",
-    "memory-extracted",
-    "memory-failed",
-    "overflow-recovered",
-    "result-unasked",
-    "setting-unused",
-    "storage-recovered",
-    "sync-blocked",
-    "sync-forked",
-    "sync-held",
-    "sync-pending",
-    "sync-synced",
-    "unknown-model",
-    "usage-ignored",
-]
+    "artifact-kept", "auto-compacting", "bookmark-failed", "budget-unreachable", "cleanup-failed",
+    "compaction-complete", "compaction-failed", "compaction-skipped", "context-critical",
+    "context-warning", "counter-failed", "counter-missing", "embedder-changed", "embedder-failed",
+    "hook-failed", "index-behind", "index-in-memory", "index-rebuilt", "listener-failed",
+    "memory-extracted", "memory-failed", "overflow-recovered", "result-unasked", "setting-unused",
+    "storage-recovered", "sync-blocked", "sync-forked", "sync-held", "sync-pending", "sync-synced",
+    "unknown-model", "usage-ignored",
+]  # fmt: skip
 NAMES: tuple[str, ...] = get_args(NoticeName)
 
 # Keys of notices that a compaction does not rearm.
@@ -257,6 +232,6 @@ def _sync_reason(synced: Synced) -> str:
         case "synced":
             return f"{id} is the same here and in the far store"
         case "forked":
-            return f"{id} grew elsewhere too: what was said here is {synced.fork!r}"
+            return f"{id} grew elsewhere too: the events written here are in {synced.fork!r}"
         case "blocked" | "held":
             return f"{id} is not sent: {reason}"

@@ -88,7 +88,7 @@ class OpenLog:
         self._report_recovered()
         if ended_at := self.log.ended_at:
             what = f"the log ends at event {self.state.head}, but it had {ended_at}"
-            self.notify("storage-recovered", f"{what}: what came after is lost")
+            self.notify("storage-recovered", f"{what}: later events are lost")
         self._report_sync()
 
     @property
@@ -154,8 +154,7 @@ class OpenLog:
         grew = self.log.catch_up()
         self._follow()
         self._report_recovered()
-        if self._sync_news is not None:
-            self._report_sync()
+        self._report_sync()
         if grew:
             self.settled()
 
@@ -243,7 +242,7 @@ class OpenLog:
             self.log.keep_bookmark()
             self.log.open(open_id_checked(conversation))
             self.pending = []
-            self._go_on()
+            self._switch_conversation()
             self.settle()
 
     def _follow(self) -> None:
@@ -251,12 +250,12 @@ class OpenLog:
         if self.log.openings == self._openings:
             return
         before = self.id
-        self._go_on()
+        self._switch_conversation()
         if self.id != before:
-            reason = f"{before!r} grew elsewhere too: what was said here continues as {self.id!r}"
+            reason = f"{before!r} grew elsewhere too: the log written here continues as {self.id!r}"
             self.notify("sync-forked", reason, conversation=before, fork=self.id)
 
-    def _go_on(self) -> None:
+    def _switch_conversation(self) -> None:
         self.id, self._openings = self.log.conversation, self.log.openings
         for forget in self.moved:
             forget()
@@ -285,7 +284,9 @@ class OpenLog:
         """Reports once why the next open must read the whole log."""
         fault, self.log.bookmark_fault = self.log.bookmark_fault, ""
         if fault:
-            self.notify("bookmark-failed", f"what was written is kept, but not a bookmark: {fault}")
+            self.notify(
+                "bookmark-failed", f"all events are safe, but no bookmark was stored: {fault}"
+            )
 
     def _report_sync(self) -> None:
         """Reports a new sync state of this conversation."""
@@ -303,7 +304,7 @@ class OpenLog:
         if self.config.durability in (moment, "append"):
             self.store.flush()
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self, finish: Callable[[], None]) -> None:
         """Stores the bookmark and flushes, after `finish`. Closing twice is fine, and so is closing

@@ -136,15 +136,15 @@ def seq_or_name(log: Log, to: float | str | datetime) -> int | str:
         if isinstance(to, int | str):
             return to
         hint = "a seq, a checkpoint, a datetime, seconds since 1970 or a time in ISO form"
-        raise Invalid(f"to={to} is neither a place nor a time", hint=hint)
+        raise Invalid(f"to={to} is neither a position nor a time", hint=hint)
     seq, first_ms = 0, HAPPENED_MS_MAX
     for event in log.read(0, log.state.head):
         first_ms = min(first_ms, event.at_ms)
         seq = event.seq if event.at_ms <= at_ms else seq
     if seq:
         return seq
-    hint = f"it begins at {moment(first_ms)}" if log.state.head else "nothing was said yet"
-    raise NotFound(f"the log has nothing as early as {moment(at_ms)}", hint=hint)
+    hint = f"it begins at {moment(first_ms)}" if log.state.head else "it is empty"
+    raise NotFound(f"the log has no event as early as {moment(at_ms)}", hint=hint)
 
 
 class Difference(Struct, frozen=True, kw_only=True):

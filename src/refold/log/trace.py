@@ -98,7 +98,7 @@ def _offloads(event: Event, blocks: Sequence[Block]) -> Iterator[Trace]:
                 at_ms=event.at_ms,
                 action=f"kept as artifact {block.artifact}",
                 by=event.by,
-                reason="too large for the page: a stub stands for it",
+                reason="too large for the page: replaced by a stub",
                 block=index,
                 handle=block.artifact,
             )
@@ -115,7 +115,7 @@ def _unknown_parts(events: Iterable[Event], seq: int) -> Iterator[Trace]:
                 at_ms=event.at_ms,
                 action=f"unknown {name}",
                 by=event.by,
-                reason="a newer version wrote it; this one passes over it",
+                reason="a newer version wrote it; this one ignores it",
                 live=False,
             )
 

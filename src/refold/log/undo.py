@@ -5,7 +5,7 @@ Nothing is ever deleted: the fold skips events that are switched off. `undo` goe
 time, newest first; `redo` reverts the last undo. Room made after an undo (`MADE_ROOM`) belongs to
 that step. File versions are notes that name an artifact: the content of a file at a point is its
 content before the first write after that point. Neighbours: `core.fold` applies the events,
-`engine.going_back` appends them, `engine.file_versions` reads and writes the files.
+`engine.log_reader` appends them, `engine.file_versions` reads and writes the files.
 """
 
 from __future__ import annotations
@@ -124,8 +124,9 @@ class Undone(Struct, frozen=True, kw_only=True):
     """The result of an undo or redo: a compaction by its `batch`, or the restore at `seq`; false if
     there was nothing to do. `purpose` is empty for an ordinary compaction. `made_room` is the batch
     that hid the oldest messages because the page did not fit; with them it would have
-    `tokens_whole`. `files_at` is the log position whose file versions apply, and `changes` are the
-    files restored."""
+    `tokens_whole`. `refused_thinking` are the messages (by seq) whose thinking is left out: it was
+    written under another page, and the model accepts it only there. `files_at` is the log position
+    whose file versions apply, and `changes` are the files restored."""
 
     batch: str = ""
     seq: int = 0
@@ -135,6 +136,7 @@ class Undone(Struct, frozen=True, kw_only=True):
     tokens_after: int = 0
     made_room: str = ""
     tokens_whole: int = 0
+    refused_thinking: tuple[int, ...] = ()
     files_at: int = 0
     changes: list[FileChange] = []
 

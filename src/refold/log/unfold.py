@@ -207,7 +207,7 @@ def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
             raise
         size = f"{artifact.size_bytes:,} bytes of {quoted(artifact.name)}"
         what = f"{artifact.id} was cleaned up on {moment(at_ms)}: {size}"
-        raise NotFound(what, hint="run the tool again to get it again") from error
+        raise NotFound(what, hint="run the tool again") from error
 
 
 def cleaned_ms(log: Log, artifact: Artifact) -> int:

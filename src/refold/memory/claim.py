@@ -1,11 +1,12 @@
-"""The claim of a sentence, as far as code can tell: its topic, its value, and what it ends.
+"""The claim of a sentence, found by code: its topic, its value, and the claim it ends.
 
-A sentence is first reduced to one wording: "The database now listens on port 6432", "database port:
+A sentence is first normalized: "The database now listens on port 6432", "database port:
 6432" and "the database port was changed to 6432" become equal (`said`). Two sentences with
 different values for the same thing have the same `about`, and where only one value can be true
-(`is_single`) the later ends the earlier. A denial ends the denied sentence, and the reverse.
-Nothing is guessed: a sentence without a known verb claims only itself, and so does any other
-language, except around `=`, `:` and a number. Neighbour: `merging` decides what is true when.
+(`is_single`) the later ends the earlier. A denial ends the denied sentence, and vice versa.
+Nothing is guessed: a sentence without a known verb claims only itself, and so does a sentence in
+another language, except around `=`, `:` and a number. Neighbour: `merging` derives periods of
+validity.
 """
 
 from __future__ import annotations
@@ -15,24 +16,33 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-_FILLERS = """
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _word_set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FILLERS = _word_set("""
 a an the that please note remember also just now currently today very really fyi back again
-"""
-_SELF = "i we me us my our you"
-_IS = "is are was were equals"
+""")
+SELF = _word_set("i we me us my our you")
+IS = _word_set("is are was were equals")
 # Verbs with one true value at a time: with a preposition, or after `is`.
-_SINGLE = """
+SINGLE = _word_set("""
 live work run listen reside sit stay cost weigh report belong base locate host deploy name call own
 maintain manage schedule plan
-"""
+""")
 # Verbs of location, if a path or an address follows.
-_LOCATION_VERBS = "go point write read store save mount lie"
+LOCATION_VERBS = _word_set("go point write read store save mount lie")
 # Verbs for tasks that usually one person does, but several may.
-_AGENT_VERBS = "own lead maintain manage handle approve review"
-_MANY = "use have prefer like want need require support contain keep set"
-_PREPOSITIONS = "in at for on to by as from with"
-# Attributes with one value at a time: the subject ends in one of these, or contains `_ONE_OF`.
-_ATTRIBUTES = """
+AGENT_VERBS = _word_set("own lead maintain manage handle approve review")
+MANY = _word_set("use have prefer like want need require support contain keep set")
+PREPOSITIONS = _word_set("in at for on to by as from with")
+# Attributes with one value at a time: the subject ends in one of these, or has an adjective below.
+ATTRIBUTES = _word_set("""
 address age backend birthday branch budget capital city code color colour country currency database
 date deadline default domain editor email employer endpoint extension folder format framework goal
 headquarters height host hostname job key language level license licence limit locale location login
@@ -40,57 +50,46 @@ maximum minimum mode model name nickname number office password path phase phone
 price priority pronouns provider purpose rate region release repo repository role salary schedule
 shell size stage state status street style theme threshold timeout timezone title url username value
 vendor venue version wage website weight zone
-"""
+""")
 # Roles of one person at a time, with a definite article: "the lead", "our manager".
-_ROLES = """
+ROLES = _word_set("""
 lead leader manager owner maintainer boss director president chair head admin contact reviewer
 captain coach editor designer architect founder chief secretary treasurer ceo cto cfo coo
-"""
-_ONE_OF = "favourite favorite preferred default current main primary official latest next"
-_DAYS_AND_MONTHS = """
+""")
+ADJECTIVES = _word_set(
+    "favourite favorite preferred default current main primary official latest next"
+)
+DAYS_AND_MONTHS = _words("""
 monday tuesday wednesday thursday friday saturday sunday january february march april may june july
 august september october november december
-"""
-# Other words that are values, like numbers.
-_STATES = """
+""")
+# Words that are values, like numbers: days, months and states.
+SHAPED = frozenset(DAYS_AND_MONTHS) | _word_set("""
 true false on off yes no enabled disabled active inactive open closed public private allowed
 forbidden optional mandatory green red up down online offline available unavailable
-"""
-_CURRENCIES = "euro dollar pound krona kronor franc yen rupee cent"
-_NUMBER_WORDS = """
+""")
+CURRENCIES = _words("euro dollar pound krona kronor franc yen rupee cent")
+NUMBER_WORDS = _words("""
 one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty
 sixty seventy eighty ninety hundred thousand million
-"""
+""")
 
-# Words that announce a change, and words of such phrases.
-_CHANGE_WORDS = """
+# Words that announce a change, and words in phrases that do.
+CHANGE_WORDS = _word_set("""
 now nowadays anymore instead since again back today new newly off gone away replaced replaces
 replacing switched switching swapped moved moving changed changes upgraded downgraded migrated
 handed joined joins cancelled canceled retired retires sold left quit stopped dropped died ended
 slipped postponed pushed rescheduled raised lowered reduced increased extended shortened cut started
 promoted became become renamed lost broke traded abandoned discontinued resigned divorced
-"""
-_CHANGE_PHRASE_WORDS = "no any these as from starting beginning up down over"
-# Words that say little about the topic of a sentence.
-_LITTLE = """
+""")
+CHANGE_PHRASE_WORDS = _word_set("no any these as from starting beginning up down over")
+# Words that reveal little about the topic of a sentence.
+LITTLE = _word_set("""
 day time thing way kind sort lot bit get go take make give come put keep know tell think want look
 find mean currently usually often again still right long exactly use have like need buy work do year
 month week hour minute morning evening night today number name people good great big small percent
-"""
+""")
 
-FILLERS, SELF, IS = (frozenset(text.split()) for text in (_FILLERS, _SELF, _IS))
-SINGLE, MANY = frozenset(_SINGLE.split()), frozenset(_MANY.split())
-CURRENCIES = tuple(_CURRENCIES.split())
-CHANGE_WORDS = frozenset(_CHANGE_WORDS.split())
-CHANGE_PHRASE_WORDS = frozenset(_CHANGE_PHRASE_WORDS.split())
-DAYS_AND_MONTHS, NUMBER_WORDS = tuple(_DAYS_AND_MONTHS.split()), tuple(_NUMBER_WORDS.split())
-PREPOSITIONS, SHAPED = (
-    frozenset(_PREPOSITIONS.split()),
-    frozenset((_DAYS_AND_MONTHS + _STATES).split()),
-)
-PLACED, AGENTS = frozenset(_LOCATION_VERBS.split()), frozenset(_AGENT_VERBS.split())
-ROLES, LITTLE = frozenset(_ROLES.split()), frozenset(_LITTLE.split())
-ATTRIBUTES, ONE_OF = frozenset(_ATTRIBUTES.split()), frozenset(_ONE_OF.split())
 IRREGULAR = {
     **dict.fromkeys(("has", "had", "have", "having"), "have"),
     **dict.fromkeys(("using", "used", "uses"), "use"),
@@ -133,8 +132,8 @@ NUMBER = re.compile(r"[vV]?\d[\w.:/,%-]*")
 
 
 def plain(content: str) -> str:
-    """A text in lower case, with short forms and changes spelled out. Each pattern is tried only
-    where it can match."""
+    """A text in lower case, with contractions and changes spelled out. For speed, each pattern is
+    tried only if a substring shows that it can match."""
     text = content.casefold()
     if "=" in text or ":" in text:
         text = _ASSIGNED.sub(" is ", text)
@@ -205,7 +204,7 @@ OWN = SELF | {"new"}
 
 _VALUE = r"[^.;]{1,80}?"
 _CHANGES = r"moved?|switch(?:ed)?|changed?|migrated?|upgraded?|renamed?|went|relocated?"
-# Ways to say that something was left for something else.
+# Phrases for leaving one thing for another.
 _MOVES = (
     re.compile(
         rf"\b(?:{_CHANGES})\b(?P<what>[^.;]{{0,80}}?)\bfrom\s+(?P<old>{_VALUE})\s+to\s+"
@@ -228,19 +227,19 @@ _ANY_MORE = re.compile(r"\bany ?(?:more|longer)\b")
 _LEFT_WORK = re.compile(r"^(?P<who>\w+(?: \w+)?) (?:has )?(?:left|quit) (?P<what>\w+(?: \w+)?)\W*$")
 _SENTENCES = re.compile(r"[.;!?。]\s+\S|\n\s*\S")
 _DETERMINERS = frozenset({"the", "our", "my", "all"})
-SUBJECT_WORDS_MAX, WORDS_MAX = 8, 40  # a longer sentence says more than one thing
+SUBJECT_WORDS_MAX, WORDS_MAX = 8, 40  # a longer sentence makes several claims
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """`said` is the sentence in its one wording. `about` is the thing that gets a value, empty if
-    unknown. `left` is the value that something moved away from, and `left_words` the moved thing;
-    `ended` is a sentence that is no longer true."""
+    """`said` is the normalized sentence. `about` is the thing that gets a value, empty if unknown.
+    `left` is the value that something moved away from, and `left_words` are the words for the moved
+    thing; `ended` is a sentence that is no longer true."""
 
     said: str
     about: str = ""
     value: str = ""
     is_single: bool = False
-    is_rival: bool = False  # whether another value is worth a remark although both can be true
+    is_rival: bool = False  # another value deserves a note although both can be true
     left: str = ""
     left_words: frozenset[str] = frozenset()
     ended: str = ""
@@ -250,7 +249,7 @@ def claim_of(content: str) -> Claim:
     """The claim of a sentence."""
     text = plain(content)
     raw = split(text)
-    # A text without words claims itself: two different symbols are not equal.
+    # A text without words claims itself, because two different symbols are not equal.
     said = " ".join(stems(raw)) or text.strip()
     if len(raw) > WORDS_MAX or _SENTENCES.search(text):
         return Claim(said)
@@ -264,7 +263,7 @@ def claim_of(content: str) -> Claim:
 
 
 def _denied(text: str) -> str:
-    """The sentence that a text denies or ends; empty if it denies nothing."""
+    """The sentence that a text denies or ends; empty if there is none."""
     if found := _ENDED.search(text):
         return f"{text[: found.start()]} {text[found.end() :]}"
     if "not" in text or "never" in text:
@@ -287,7 +286,7 @@ def _move(said: str, text: str, left: re.Match[str]) -> Claim:
 
 
 def _statement(said: str, raw: list[str]) -> Claim:
-    """A claim by its first known verb: subject, verb, value."""
+    """The claim around the first known verb: subject, verb, value."""
     words = stems(raw)
     at = _verb_at(words)
     if at < 0 or at + 1 >= len(words):
@@ -301,7 +300,7 @@ def _statement(said: str, raw: list[str]) -> Claim:
 
 
 def _verb_at(words: list[str]) -> int:
-    """The position of the first verb that is not a noun before `is`; -1 without one."""
+    """The position of the first verb that is not a noun before `is`; -1 if there is none."""
     for at, word in enumerate(words[:SUBJECT_WORDS_MAX]):
         if word in _VERBS and not _is_noun(words, at):
             return at
@@ -317,7 +316,7 @@ def _is_noun(words: list[str], at: int) -> bool:
 
 
 def _by_person(said: str, raw: list[str], words: list[str], at: int) -> Claim | None:
-    """A claim about who has a role or does something: the person is the value."""
+    """A claim about who has a role or does something, with the person as value."""
     subject, rest = words[:at], words[at + 1 :]
     if not subject or len(subject) > 3 or subject[-1] in ATTRIBUTE_STEMS:
         return None
@@ -339,11 +338,11 @@ def _is_the(raw: list[str]) -> bool:
     return not _DETERMINERS.isdisjoint(raw[at + 1 : at + 3])
 
 
-def _agent(said: str, raw: list[str], subject: list[str], done: list[str]) -> Claim:
-    """A claim about who does something; with "now", the person does it instead of another."""
+def _agent(said: str, raw: list[str], subject: list[str], task: list[str]) -> Claim:
+    """A claim about who does something; with "now", the person takes over from another."""
     return Claim(
         said,
-        about=f"who {' '.join(done)}",
+        about=f"who {' '.join(task)}",
         value=" ".join(subject),
         is_single="now" in raw,
         is_rival=True,
@@ -370,11 +369,11 @@ def _by_value(said: str, words: list[str], at: int) -> Claim:
 
 
 _ONE_VALUE = frozenset(map(stem, SINGLE))
-_PLACED = frozenset(map(stem, PLACED))
-_AGENTS = frozenset(map(stem, AGENTS))
+_PLACED = frozenset(map(stem, LOCATION_VERBS))
+_AGENTS = frozenset(map(stem, AGENT_VERBS))
 _VERBS = IS | _ONE_VALUE | _PLACED | _AGENTS | frozenset(map(stem, MANY))
 _UNTELLING = IS | SELF | PREPOSITIONS | {"of", "and", "or", "it", "this", "user"}
-_ADJECTIVES = frozenset(map(stem, ONE_OF))
+_ADJECTIVES = frozenset(map(stem, ADJECTIVES))
 _NEEDED = frozenset(map(stem, ("required", "needed", "recommended", "mandatory")))
 
 
@@ -388,7 +387,7 @@ def _frame(words: list[str], at: int, after: int) -> list[str]:
 
 
 def _is_single(words: list[str], at: int, after: int) -> bool:
-    """Whether only one value at a time can be true, by the verb with its preposition or by the
+    """Whether only one value at a time can be true, judged by verb and preposition or by the
     subject."""
     verbs = _ONE_VALUE & set(words[at:after])
     if verbs and (words[at] in IS or words[after - 1] in PREPOSITIONS):
@@ -423,15 +422,15 @@ def telling_words(said: str) -> str:
 
 
 def ends(move: Claim, claim: Claim) -> bool:
-    """Whether a move leaves the value of this claim: the value contains the words, and the thing is
-    the same if the move names one."""
+    """Whether a move ends this claim: its value contains the left words, and its thing is the moved
+    one, if the move names one."""
     left = f" {move.left} "
     subject = set(claim.about.split()) - {"#"}
     if "use" in subject and left in f" {claim.about} {claim.value} ":
         return (
             not move.left_words or not SELF.isdisjoint(subject) or bool(move.left_words & subject)
         )
-    # Of "1,020 euros" only the number is the value; the unit is part of the topic.
+    # In "1,020 euros" only the number is the value; the unit is part of the topic.
     number = " ".join(word for word in move.left.split() if _is_shaped(word))
     is_value = left in f" {claim.value} " or (number and f" {number} " == f" {claim.value} ")
     if not claim.is_single or not is_value:
@@ -439,3 +438,23 @@ def ends(move: Claim, claim: Claim) -> bool:
     if move.left_words:
         return bool(move.left_words & subject)
     return any(map(str.isdigit, move.left)) or bool(subject & SELF)
+
+
+# Sharing one of these does not mean that two sentences have a topic in common: two unrelated
+# appointments may both be on Mondays.
+WEAK_STEMS = frozenset(map(stem, (*LITTLE, *DAYS_AND_MONTHS, *NUMBER_WORDS, *CURRENCIES)))
+_PHRASE = re.compile(
+    r"\b(?:no (?:more|longer)|any (?:more|longer)|these days|as of|went from"
+    r"|(?:from|starting|beginning) (?:this|today|now|next|on)|(?:up|down|over) to|stepped down"
+    r"|is over|t(?:ake|akes|ook|aken) over|g[ai]ven? up)\b"
+)
+_SIMPLE_WORD = re.compile(r"\w+")
+
+
+def announces_change(content: str) -> bool:
+    """Whether a sentence announces that something has changed."""
+    text = content.casefold()
+    words = _SIMPLE_WORD.findall(text)
+    if not CHANGE_WORDS.isdisjoint(words):
+        return True
+    return not CHANGE_PHRASE_WORDS.isdisjoint(words) and bool(_PHRASE.search(text))

@@ -9,7 +9,6 @@ gone for good. Neighbours: `log` writes, `fold` reads, `semantic` offers `log` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -30,7 +29,7 @@ from refold.stores.protocol import Store
 AGENT = "agent."
 PAGE_EVENTS = 1_000
 BOOKMARK_EVENTS = 2_000  # a shorter log needs no bookmark
-CHANGES_PAGE_EVENTS, EVENTS_MAX = 200, 100_000
+CHANGES_PAGE_EVENTS = 200
 LOG_HINT = "refold memory log has the numbers"
 
 
@@ -246,16 +245,13 @@ class MemoryChange(Struct, frozen=True, kw_only=True):
     is_off: bool = False
 
 
-def changes(journal: Journal, limit: int) -> Iterator[MemoryChange]:
-    """The newest changes, the newest first. Forgetting an entry takes several events, but counts as
-    one change, the last of them."""
+def changes(journal: Journal) -> Iterator[MemoryChange]:
+    """The changes, the newest first. Forgetting an entry takes several events, but counts as one
+    change, the last of them."""
     forgotten: set[str] = set()
-    for change in islice(_all_changes(journal), EVENTS_MAX):
+    for change in _all_changes(journal):
         if change.what == "forgotten" and change.entry in forgotten:
             continue
-        if not limit:
-            return
-        limit -= 1
         if change.what == "forgotten":
             forgotten.add(change.entry)
         yield change

@@ -1,16 +1,16 @@
-"""Merging: which versions of a memory belong together, and which version ends which.
+"""Merging: the grouping of a memory's versions into entries, and the end of each entry.
 
 Versions that claim something about the same thing (`claim`) form a group, ordered by the time they
 became true. A repeated value merges into its first entry; where only one value can be true, each
-ends the previous one. A declared replacement (`replaces`) ends its predecessors, but a tool or an
-import ends nothing that a person or a model said. Later mentions announce changes ("Sold the Volvo,
-we have a Kia Niro now"): words are weighted by rarity, and only the rarest words and newest
-announcements are compared, so the cost is bounded. Neighbours: `fold`, `claim`, `succession`.
+ends the previous one. A declared replacement (`replaces`) ends its predecessors, but a statement by
+a tool or an import cannot end one by a person or a model. Later mentions announce changes ("Sold
+the Volvo, we have a Kia Niro now"): words are weighted by rarity, and only the rarest words and
+newest announcements are compared, so the cost is bounded. Neighbours: `fold`, `claim`,
+`succession`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from math import sqrt
@@ -18,29 +18,18 @@ from math import sqrt
 from msgspec import Struct
 
 from refold.memory.bookmark import BookmarkColumns, LazyMap, Row
-from refold.memory.claim import (
-    CHANGE_PHRASE_WORDS,
-    CHANGE_WORDS,
-    CURRENCIES,
-    DAYS_AND_MONTHS,
-    LITTLE,
-    NUMBER_WORDS,
-    WORDS_MAX,
-    Claim,
-    ends,
-    stem,
-)
+from refold.memory.claim import WEAK_STEMS, WORDS_MAX, Claim, announces_change, ends, stem
 from refold.memory.entry import FOREVER_MS, Run, Version
 from refold.search.rank import inverse_document_frequency
 from refold.search.words import STOP
 
 REPLACED_MAX = 50  # entries that one entry may replace
-UNACCEPTED = "?"  # prefix of groups that no person accepted: they end nothing that people said
+UNACCEPTED = "?"  # prefix of groups that no person accepted; they cannot end accepted ones
 
 
 class Groups:
-    """The valid versions, in groups. `versions` maps each entry to its versions; the caller owns
-    it."""
+    """The valid versions, in groups. `versions` maps each entry to its versions, and belongs to the
+    caller."""
 
     def __init__(self, versions: dict[str, list[Version]]) -> None:
         self._versions = versions
@@ -128,7 +117,7 @@ class Groups:
             self._merged.clear()
 
     def invalidate(self, entries: Iterable[str]) -> None:
-        """Makes the groups of these entries be merged again when they are next needed."""
+        """Discards the merged groups of these entries, which are merged again on demand."""
         for entry in entries:
             for one in self._versions.get(entry, ()):
                 self._merged.pop(self.group_of(one.seq), None)
@@ -202,7 +191,7 @@ class Groups:
                     yield ender
 
     def _after_move(self, move: Claim, group: str) -> Iterator[Version]:
-        """Versions about the thing that moved. Those later than the move make it outdated."""
+        """Versions about the thing that moved. Later ones make the move outdated."""
         for other in self._by_value_word.get(move.left.partition(" ")[0], ()) if move.left else ():
             versions = self._groups[other].values()
             if any(ends(move, one.claim) for one in versions):
@@ -220,7 +209,7 @@ class Groups:
         return None
 
     def _own_end(self, version: Version) -> int:
-        """When a version ends: at its own end date, or earlier, when its entry changes."""
+        """The end of a version: its own end date, or an earlier change of its entry."""
         until = version.body.valid_until_ms or FOREVER_MS
         for later in self._versions[version.body.entry]:
             is_same = later.claim.said == version.claim.said and not later.body.closed
@@ -266,15 +255,15 @@ class Replacers:
             self._by_entry.get(entry, {}).pop(version.seq, None)
 
     def of(self, version: Version) -> Iterator[Version]:
-        """The replacements of a version's entry that were said later or became true later:
-        reporting or accepting an earlier state afterwards does not make it true again."""
+        """The replacements of a version's entry that were said or became true after it: a later
+        report or acceptance of an earlier state does not make it true again."""
         for one in self._by_entry.get(version.body.entry, {}).values():
             is_later = one.seq > version.seq or one.from_ms > version.from_ms
             if is_later and (one.is_accepted or not version.is_accepted):
                 yield one
 
     def end(self, run: Run, version: Version) -> None:
-        """Ends the entry of a version, if something replaces it."""
+        """Ends a run if its version has been replaced."""
         for replacer in self.of(version):
             if not run.says_the_same(replacer):
                 run.end(replacer, is_declared=True)
@@ -289,31 +278,11 @@ class Replacers:
         self._by_entry = by_entry
 
 
-# In a small memory every word is rare, so every memory is treated as having at least this many.
+# In a small memory every word is rare, so at least this number of sentences is assumed.
 SENTENCES_MIN = 300
 LITTLE_SHARE = 0.3
 RAREST_WORDS, NEWEST_MAX = 6, 50
-_PHRASE = re.compile(
-    r"\b(?:no (?:more|longer)|any (?:more|longer)|these days|as of|went from"
-    r"|(?:from|starting|beginning) (?:this|today|now|next|on)|(?:up|down|over) to|stepped down"
-    r"|is over|t(?:ake|akes|ook|aken) over|g[ai]ven? up)\b"
-)
-_WORD = re.compile(r"\w+")
-
-
-# Sharing one of these does not mean that two sentences have a topic in common: two unrelated
-# appointments may both be on Mondays.
-_WEAK_STEMS = frozenset(map(stem, (*LITTLE, *DAYS_AND_MONTHS, *NUMBER_WORDS, *CURRENCIES)))
 _STOP_STEMS = STOP | frozenset(map(stem, STOP))
-
-
-def announces_change(content: str) -> bool:
-    """Whether a sentence says that something is different now."""
-    text = content.casefold()
-    words = _WORD.findall(text)
-    if not CHANGE_WORDS.isdisjoint(words):
-        return True
-    return not CHANGE_PHRASE_WORDS.isdisjoint(words) and bool(_PHRASE.search(text))
 
 
 class Shared(Struct, frozen=True):
@@ -326,7 +295,7 @@ class Shared(Struct, frozen=True):
 
 
 class LaterMentions:
-    """The sentences of one memory by their words, and those among them that announce a change."""
+    """The sentences of one memory by word, and the announcements of changes among them."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -372,7 +341,7 @@ class LaterMentions:
         of_asked = sum(worth for word, worth in both.items() if word in asked)
         rest = both.keys() - asked
         return Shared(
-            of_asked / lengths, (sum(both.values()) - of_asked) / lengths, bool(rest - _WEAK_STEMS)
+            of_asked / lengths, (sum(both.values()) - of_asked) / lengths, bool(rest - WEAK_STEMS)
         )
 
     def rows(self) -> Iterator[Row]:
@@ -410,7 +379,7 @@ class LaterMentions:
         total = max(self.total, SENTENCES_MIN)
         return {
             word: inverse_document_frequency(self._sentences.get(word, 0), total)
-            * (LITTLE_SHARE if word in _WEAK_STEMS else 1.0)
+            * (LITTLE_SHARE if word in WEAK_STEMS else 1.0)
             for word in distinctive_stems(version.claim.said)
         }
 

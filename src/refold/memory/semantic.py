@@ -14,13 +14,14 @@ from __future__ import annotations
 import builtins
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from os import PathLike
 from types import TracebackType
 from typing import Any
 
 from msgspec import Struct
 
-from refold.checked import checked
+from refold.checked import NUMBER_MAX, checked
 from refold.config import Config
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid, RefoldError, sentence
@@ -56,7 +57,7 @@ from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.system.disk import Moment, happened_ms
 
-HITS_MAX, LISTED_MAX = 300, 100_000
+HITS_MAX = 300
 
 
 class SemanticMemory:
@@ -244,8 +245,8 @@ class SemanticMemory:
 
     @checked
     def known_of(self, sentences: Sequence[str], limit: int = 20) -> builtins.list[MemoryEntry]:
-        """The true entries of this memory's own scope that may be about these sentences: shown to a
-        model that extracts facts from them."""
+        """Up to `limit` true entries of this memory's own scope that may be about these sentences:
+        shown to a model that extracts facts from them."""
         with self._lock:
             journal = self._scopes.journal()
             if journal.is_empty():
@@ -286,11 +287,11 @@ class SemanticMemory:
         scope: str | None = None,
         as_of: Moment | None = None,
         ended: bool = False,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> builtins.list[MemoryEntry]:
-        """The entries that are true now, or were at `as_of`, the last changed first; with `ended`,
-        also entries that are no longer true."""
-        limit_checked(limit, LISTED_MAX)
+        """All entries that are true now, or were at `as_of`, the last changed first; with `ended`,
+        also entries that are no longer true. With `limit`, the first of them."""
+        limit_checked(limit or 0, NUMBER_MAX)
         with self._lock:
             at_ms = happened_ms(as_of)
             now_ms = self._scopes.journal().now_ms() if at_ms is None else at_ms
@@ -333,11 +334,13 @@ class SemanticMemory:
             return self._scopes.ids(beginning)
 
     @checked
-    def log(self, scope: str | None = None, limit: int = 50) -> builtins.list[MemoryChange]:
-        """The changes of a scope's memory, the newest first."""
-        limit_checked(limit)
+    def log(
+        self, scope: str | None = None, limit: int | None = None
+    ) -> builtins.list[MemoryChange]:
+        """All changes of a scope's memory, the newest first; with `limit`, the first of them."""
+        limit_checked(limit or 0, NUMBER_MAX)
         with self._lock:
-            return [*changes(self._scopes.journal(scope), limit)]
+            return [*islice(changes(self._scopes.journal(scope)), limit)]
 
     @checked
     def revert(self, seq: int, scope: str | None = None) -> MemoryChange:

@@ -1,12 +1,12 @@
-"""Succession: which later sentence answers a question instead of an earlier one, such as "The spare
-key is with Omar" for "Gunilla keeps the spare key", if the question is who has it.
+"""Succession: the later sentences that answer a question instead of an earlier one, such as "The
+spare key is with Omar" after "Gunilla keeps the spare key", if the question is who has it.
 
-Evidence is added up. In favor: overlap of the two sentences, above all in words that the question
-does not have, because those are the old value ("no more coffee"); near vectors; an announced
-change; and nearness to the question. Against: a name of the question that is missing, and another
-kind of value. A query of mere words gets the entries with these words. Code may be wrong, so
-nothing is ended: the successor is only ranked first. Neighbours: `recall` asks, `later_mentions`
-weighs words.
+Evidence is added up. In favor: overlap of the two sentences, above all in words that are not in
+the question, because those are the old value ("no more coffee"); near vectors; an announced
+change; and nearness to the question. Against: a missing name of the question, and another kind of
+value. If the query is not a question, only announced changes are candidates. Code may be wrong, so
+nothing is ended: the successor is only ranked first. Neighbours: `recall` asks, `merging` weighs
+words.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from operator import mul
 
 from msgspec import Struct
 
-from refold.memory.claim import LITTLE, plain, split, stem
+from refold.memory.claim import LITTLE, announces_change, plain, split, stem
 from refold.memory.entry import Run
 from refold.memory.finder import Finder, Fitness, Found
 from refold.memory.fold import Entries
-from refold.memory.merging import announces_change, distinctive_stems
+from refold.memory.merging import by_time, distinctive_stems
 from refold.search.embedders import Vector
 
 SUCCESSORS_MAX = 8
@@ -31,7 +31,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The weight of each piece of evidence; the sum must reach 1."""
 
     near: float = 0.0  # nearness of the two by their vectors
-    nearer: float = 0.0  # by how much the later one is nearer to the question
+    nearer: float = 0.0  # gain in nearness to the question
     asked: float  # overlap in words of the question
     rest: float = 0.0  # overlap in all other words
     has_rest: float = 0.0
@@ -50,13 +50,7 @@ BY_WORDS = Evidence(
     asked=3.0, rest=3.0, change=0.4, name_gone=NEVER, word_gone=NEVER, kind_gone=NEVER
 )
 BY_WORD_VECTORS = Evidence(
-    near=0.87,
-    asked=2.17,
-    rest=2.17,
-    change=0.28,
-    name_gone=NEVER,
-    word_gone=NEVER,
-    kind_gone=NEVER,
+    near=0.87, asked=2.17, rest=2.17, change=0.28, name_gone=NEVER, word_gone=NEVER, kind_gone=NEVER
 )
 # Fitted to the questions of two of the lives in `bench/` and tried on the third, in all three ways.
 BY_SENTENCES = Evidence(
@@ -88,7 +82,8 @@ class Likeness:
             self._vectors.update((seq, found.get(seq, ())) for seq in new)
 
     def between(self, one: Run, other: Run) -> float | None:
-        """From 1 for the same meaning to 0 for unrelated entries; None if one has no vector."""
+        """The similarity of two entries: 1 for the same meaning, 0 for unrelated entries, None if
+        one has no vector."""
         first, second = self._vectors[one.first.seq], self._vectors[other.first.seq]
         if not first or not second:
             return None
@@ -119,15 +114,16 @@ class Succession:
         found: Mapping[str, Found],
     ) -> None:
         self._entries, self._likeness, self._at_ms = entries, likeness, at_ms
-        self._asked, self._fitness, self._found = (
-            _question_words(question),
-            Fitness(question),
-            found,
-        )
+        self._fitness, self._found = Fitness(question), found
+        words = distinctive_stems(" ".join(map(stem, split(plain(question))))) - _LITTLE
+        # A name has a capital and is not the first word.
+        _, _, rest = question.strip().partition(" ")
+        names = " ".join(word for word in rest.split() if word[:1].isupper())
+        self._words, self._names = words, words & _stems(names)
 
     def after(self, run: Run, among: Sequence[Run]) -> list[Run]:
-        """The successors of an entry, direct or not, the newest first: among these runs and the
-        announced changes; no more than a few."""
+        """The successors of an entry, direct or not, among these runs and the announced changes: at
+        most a few, the newest first."""
         found = {run.entry: run}
         waiting = [run]
         while waiting and len(found) <= SUCCESSORS_MAX:
@@ -136,7 +132,8 @@ class Succession:
                 if later.entry not in found:
                     found[later.entry] = later
                     waiting.append(later)
-        return sorted(list(found.values())[1:], key=_since, reverse=True)
+        successors = list(found.values())[1:]
+        return sorted(successors, key=lambda one: by_time(one.first), reverse=True)
 
     def _directly_after(self, run: Run, among: Sequence[Run]) -> list[Run]:
         candidates = {one.entry: one for one in self._entries.changes_after(run, self._at_ms)}
@@ -145,21 +142,23 @@ class Succession:
         later = [
             one
             for one in candidates.values()
-            if _since(one) > _since(run) and one.entry != run.entry and self._may_answer(run, one)
+            if by_time(one.first) > by_time(run.first)
+            and one.entry != run.entry
+            and self._may_answer(run, one)
         ]
         self._likeness.read([run, *later] if later else ())
         return [one for one in later if self._evidence(run, one) >= 1.0]
 
     def _may_answer(self, run: Run, later: Run) -> bool:
-        """Whether a later sentence was found as well, or at least has the same names."""
-        names = self._asked.names & _stems(run.first.body.content)
+        """Whether a later sentence was also found, or at least has the same names."""
+        names = self._names & _stems(run.first.body.content)
         return later.entry in self._found or names <= _stems(later.first.body.content)
 
     def _evidence(self, run: Run, later: Run) -> float:
         """The evidence that a later sentence succeeds an earlier one."""
         near = self._likeness.between(run, later)
         worth = BY_WORDS if near is None else self._likeness.worth
-        shared = self._entries.shared(run, later, self._asked.words)
+        shared = self._entries.shared(run, later, self._words)
         found = worth.asked * shared.asked + worth.rest * shared.rest
         found += worth.has_rest * shared.has_rest
         if announces_change(later.first.body.content):
@@ -170,17 +169,17 @@ class Succession:
         return found + self._counterevidence(run, later, worth)
 
     def _counterevidence(self, run: Run, later: Run, worth: Evidence) -> float:
-        """The parts of the question that only the earlier sentence has."""
+        """The penalty for parts of the question that only the earlier sentence has."""
         before, content = run.first.body.content, later.first.body.content
         had, has = _stems(before), _stems(content)
-        gone = worth.name_gone * _missing(self._asked.names & had, has)
+        gone = worth.name_gone * _missing(self._names & had, has)
         if not announces_change(content):
-            gone += worth.word_gone * _missing(self._asked.words & had, has)
+            gone += worth.word_gone * _missing(self._words & had, has)
         is_kind_gone = self._fitness.is_kind(before) and not self._fitness.is_kind(content)
         return gone + worth.kind_gone * is_kind_gone
 
     def _nearer(self, run: Run, later: Run) -> float:
-        """By how much a later sentence is nearer to the question, from -1 to 1."""
+        """The gain in nearness to the question from one sentence to the later, from -1 to 1."""
         least = self._likeness.least
         before, after = (
             least - UNFOUND_COSINE if one is None or one.cosine is None else one.cosine
@@ -189,33 +188,14 @@ class Succession:
         return (after - before) / (1.0 - least)
 
 
-class _QuestionWords(Struct, frozen=True):
-    """The stems of the distinctive words of a question, and of the names among them."""
-
-    words: frozenset[str]
-    names: frozenset[str]
-
-
-def _question_words(question: str) -> _QuestionWords:
-    """A name has a capital and is not the first word."""
-    words = distinctive_stems(" ".join(map(stem, split(plain(question))))) - _LITTLE
-    _, _, rest = question.strip().partition(" ")
-    names = " ".join(word for word in rest.split() if word[:1].isupper())
-    return _QuestionWords(words, words & _stems(names))
-
-
 _LITTLE = frozenset(map(stem, LITTLE))
 
 
 def _missing(words: frozenset[str], there: frozenset[str]) -> float:
-    """The share of some words that is not there."""
+    """The share of the words that are missing."""
     return len(words - there) / len(words) if words else 0.0
 
 
 @lru_cache(maxsize=1_024)
 def _stems(content: str) -> frozenset[str]:
     return frozenset(stem(word) for word in split(plain(content)))
-
-
-def _since(run: Run) -> tuple[int, int]:
-    return run.first.from_ms, run.first.seq

@@ -37,7 +37,6 @@ from refold.replay import needs
 ADOPTED = "adopted from "
 SUMMARY = "compact_summary"  # marks the summary of another agent
 NO_RESULT = "[no result recorded]"
-_PAGE_EVENTS = 500
 
 
 class ReplaySession(Struct, frozen=True):
@@ -62,7 +61,7 @@ def said_in(context: Context) -> ReplaySession:
     controls: list[Event] = []
     metas: list[Event] = []
     kept = {"meta": metas, **dict.fromkeys(CONTROLS, controls)}
-    for event in _events(context):
+    for event in context.log.events():
         if event.kind == "message":
             spoken.add(event.seq)
         elif event.kind in kept:
@@ -113,18 +112,11 @@ def _system_text(system: object) -> str:
     return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
 
 
-def _events(context: Context) -> Iterator[Event]:
-    after = 0
-    while page := context.log.events(after=after, limit=_PAGE_EVENTS):
-        yield from page
-        after = page[-1].seq
-
-
 def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[needs.Message]:
     """The messages that were not off at that time, and the compactions of another agent; erased
     ones in their shape."""
     erased = now.erased
-    for event in _events(context):
+    for event in context.log.events():
         if event.seq in then.off or event.kind not in ("message", "edit"):
             continue
         if event.erased or event.seq in erased:

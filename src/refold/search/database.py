@@ -1,10 +1,10 @@
 """The file of an index: created for its owner alone, opened, and discarded when damaged.
 
-Everything in it can be made again from the logs, so damage is not an error: `connect` starts with
-an empty file and returns a notice; a file that belongs to another program is left alone. `Form`
-describes the tables of our files: one for the index, one for `fronts`. Later errors of SQLite
-become ours (`translated`): `Corrupt` for a file to rebuild, `Unavailable` for one that cannot be
-written now. Neighbour: `index` has the rows.
+An index can be rebuilt from the logs, so damage is not an error: `connect` starts with an empty
+file and returns a notice. A file of another program is left alone. `Form` describes the tables of
+our files: one for the index, one for `fronts`. Later SQLite errors become ours (`translated`):
+`Corrupt` for a file to rebuild, `Unavailable` for one that cannot be written now. Neighbour:
+`index` has the rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import quote
 import apsw
 from msgspec import Struct
 
-from refold.errors import Corrupt, RefoldError, Unavailable
+from refold.errors import Corrupt, Unavailable
 from refold.search.words import TOKENIZER
 from refold.system import disk
 
@@ -66,7 +66,7 @@ PRAGMA synchronous=NORMAL; PRAGMA cache_size=-{CACHE_KIB}
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """The identity of our files: application id, version, tables, and one table to look for."""
+    """The identity of our files: application id, version, schema, and a table to probe."""
 
     application_id: int
     version: int
@@ -88,7 +88,7 @@ Notice = tuple[str, str]
 
 
 def connect(path: str, form: Form = INDEX) -> tuple[apsw.Connection, Notice | None]:
-    """A connection to the index at `path`, and a notice if it could not be used as it was."""
+    """A connection to the index at `path`, and a notice if the file was unusable."""
     if path == MEMORY:
         return _in_memory(form), None
     try:
@@ -141,7 +141,7 @@ def copy(path: str) -> apsw.Connection:
 
 
 def is_foreign(path: str) -> bool:
-    """Whether the file is an intact database of another program, not ours to remove."""
+    """Whether the file is an intact database of another program."""
     if not disk.is_regular(path):
         return False
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
@@ -157,7 +157,7 @@ def is_foreign(path: str) -> bool:
 
 
 def _files(path: str) -> tuple[str, ...]:
-    """The file of an index, and the files SQLite puts beside it."""
+    """The file of an index, and SQLite's files beside it."""
     return (path, path + "-wal", path + "-shm", path + "-journal")
 
 
@@ -179,7 +179,7 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
         pass
     else:
         try:
-            os.fchmod(fd, 0o600)  # the mode given to open() is cut by the umask
+            os.fchmod(fd, 0o600)  # the umask restricts the mode given to open()
         finally:
             os.close(fd)
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -194,7 +194,7 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
 def _initialize(connection: apsw.Connection, form: Form) -> None:
     """Prepares a connection, and creates missing tables. Another version counts as damage."""
     connection.set_busy_timeout(BUSY_MS)
-    # Without this SQLite plans again whenever it binds a value that a plan could depend on: FTS5
+    # Otherwise SQLite plans again whenever it binds a value that the plan could depend on. FTS5
     # does so for each segment, which took half the time of a search for a rare term.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute(PRAGMAS).fetchall()
@@ -215,7 +215,7 @@ def _is_ours(connection: apsw.Connection, form: Form) -> bool:
         version = connection.pragma("user_version")
         if version != form.version:
             raise apsw.FormatError(f"version {version}, not {form.version}")
-        # A missing table shows here, not in the middle of a search.
+        # Detects a missing table here rather than in the middle of a search.
         connection.execute(f"SELECT * FROM {form.table} LIMIT 1").fetchall()
         return True
     if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
@@ -225,7 +225,7 @@ def _is_ours(connection: apsw.Connection, form: Form) -> bool:
 
 @contextlib.contextmanager
 def transaction(connection: apsw.Connection) -> Iterator[None]:
-    """Writes all of the block, or nothing."""
+    """Writes everything in the block, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -239,7 +239,7 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def limited(connection: apsw.Connection, seconds: float) -> Iterator[None]:
-    """Interrupts the queries of the block after this time: Unavailable."""
+    """Interrupts the queries of the block after this time, and raises Unavailable."""
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, STEPS_BETWEEN_LOOKS)
     try:
@@ -253,20 +253,14 @@ def limited(connection: apsw.Connection, seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Translates errors of SQLite into ours."""
+    """Translates SQLite's errors into ours."""
     try:
         yield
+    except (*_DAMAGE, apsw.IOError, UnicodeDecodeError) as error:  # refold writes only UTF-8
+        raise Corrupt(f"{path}: {error}", hint="refold search --rebuild") from error
+    except (apsw.BusyError, apsw.LockedError) as error:
+        hint = "another process is writing it"
+        raise Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint=hint) from error
     except apsw.Error as error:
-        raise _translation(error, path) from error
-    except UnicodeDecodeError as error:
-        # Text that is not UTF-8 was not written by us.
-        raise Corrupt(f"{path}: {error}", hint="refold search --reindex --rebuild") from error
-
-
-def _translation(error: apsw.Error, path: str) -> RefoldError:
-    if isinstance(error, (*_DAMAGE, apsw.IOError)):
-        return Corrupt(f"{path}: {error}", hint="refold search --rebuild")
-    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
-        busy = "another process is writing it"
-        return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint=busy)
-    return Unavailable(f"{path}: {error}", hint="check the disk and the mode of the file")
+        hint = "check the disk and the mode of the file"
+        raise Unavailable(f"{path}: {error}", hint=hint) from error

@@ -2,7 +2,7 @@
 
 A stored vector has length one and half precision; an entry has one for each piece of its text.
 `Pieces` compares entries that lend words to their neighbours, `StandalonePieces` those of a memory,
-which grow while they are in use. Neighbour: `vectors` decides what is compared with what.
+which grow during use. Neighbour: `vectors` chooses the vectors to compare.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ GROWTH_DIVISOR = 4  # arrays grow by a quarter
 
 
 class Nearness(Struct, frozen=True):
-    """Nearness of each entry to the query, with mean and deviation. `own` has the cosines of the
-    entries themselves where `values` are something else."""
+    """Nearness of each entry to the query, with mean and deviation. If `values` are not cosines,
+    `own` has the cosines."""
 
     values: list[float]
     mean: float
@@ -47,53 +47,8 @@ class Loaded(Protocol):
     def nearness(self, query: Vector) -> Nearness: ...
 
 
-class Numbers:
-    """The operations on vectors, behind one name that `vectors` can import late."""
-
-    def rows(self, given: object, count: int) -> Any:
-        """An embedder's result as a matrix; Invalid unless it has one finite vector per text."""
-        rows = numpy.asarray(given, dtype=numpy.float32)
-        is_matrix = rows.ndim == 2 and len(rows) == count and rows.shape[1] > 0
-        if not is_matrix or not numpy.isfinite(rows).all():
-            raise Invalid(
-                f"the embedder gave {rows.shape} for {count} texts",
-                hint="one finite vector for each text",
-            )
-        return rows
-
-    def blobs(self, rows: Any, counts: Sequence[int]) -> list[bytes]:
-        """The vectors in stored form, `counts[n]` of them in blob n."""
-        halves = units(rows).astype("<f2")
-        ends = numpy.cumsum(counts)
-        return [part.tobytes() for part in numpy.split(halves, ends[:-1])]
-
-    def unit_sum(self, rows: Any, weights: Sequence[float]) -> Any | None:
-        """The weighted sum of the vectors, scaled to length one; None if the sum is zero."""
-        if not len(rows):
-            return None
-        summed: Any = numpy.asarray(weights, dtype=numpy.float32) @ rows
-        length = float(numpy.linalg.norm(summed))
-        return summed / length if length else None
-
-    def mean(self, blob: bytes, dimension: int) -> list[float]:
-        """The mean of one entry's stored vectors, scaled to length one."""
-        pieces = numpy.frombuffer(blob, dtype="<f2").reshape(-1, dimension)
-        summed = pieces.astype(numpy.float32).sum(axis=0, keepdims=True)
-        mean: list[float] = units(summed)[0].tolist()
-        return mean
-
-    def pieces(
-        self, ids: list[int], blobs: list[bytes], dimension: int, short: list[bool]
-    ) -> Loaded:
-        """The stored vectors of entries; `short` entries lend to their short neighbours."""
-        return Pieces(ids, blobs, dimension, short)
-
-    def standalone_pieces(self, dimension: int) -> StandalonePieces:
-        return StandalonePieces(dimension)
-
-
 class Pieces:
-    """The pieces of all entries, and each entry blended with its short neighbours."""
+    """The pieces of all entries, and each `short` entry blended with its short neighbours."""
 
     def __init__(
         self, ids: list[int], blobs: list[bytes], dimension: int, short: list[bool]
@@ -120,8 +75,8 @@ class Pieces:
 def lending_pairs(
     ids: Any, short: Any, steps: Sequence[tuple[int, float]]
 ) -> Iterator[tuple[float, slice, slice, Any]]:
-    """For each step and its factor: the entries, the entries that many places away, and which of
-    these pairs are short and direct neighbours by id."""
+    """For each step and its factor: the entries, the entries at that distance, and a mask of the
+    pairs that are short and adjacent by id."""
     for step, factor in steps:
         here, there = slice(None, -step), slice(step, None)
         if step < 0:
@@ -141,7 +96,7 @@ class StandalonePieces:
         self._ids = _GrowingArray(numpy.empty(0, dtype=numpy.int64))
 
     def add(self, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Adds entries with their stored vectors; their ids are higher than all before."""
+        """Adds entries with their stored vectors; their ids are higher than all earlier ids."""
         if not rows:
             return
         counts = numpy.array([len(blob) // (2 * self._dimension) for _, blob in rows])
@@ -157,8 +112,8 @@ class StandalonePieces:
         ids = self._ids.rows
         if not len(ids):
             return None
-        # On one thread: memory is the bottleneck, and threads waiting for the next product cost
-        # as much as they save.
+        # On one thread: memory bandwidth is the bottleneck, and waiting threads cost as much as
+        # they save.
         values = numpy.einsum("ij,j->i", self._pieces.rows, query)
         if len(values) > len(ids):
             values = numpy.maximum.reduceat(values, self._starts.rows)
@@ -172,7 +127,7 @@ class StandalonePieces:
 
 
 class _GrowingArray:
-    """`rows` of an array with spare room, so that adding a few does not copy all."""
+    """The `rows` of an array with spare capacity, so that adding a few does not copy all."""
 
     def __init__(self, rows: Any) -> None:
         self._buffer, self.rows = rows, rows
@@ -186,6 +141,42 @@ class _GrowingArray:
             self._buffer = grown
         self._buffer[size:wanted] = more
         self.rows = self._buffer[:wanted]
+
+
+class Numbers:
+    """The operations on vectors, in one class for a late import by `vectors`."""
+
+    pieces, standalone_pieces = Pieces, StandalonePieces
+
+    def rows(self, given: object, count: int) -> Any:
+        """An embedder's result as a matrix; Invalid unless it has one finite vector per text."""
+        rows = numpy.asarray(given, dtype=numpy.float32)
+        is_matrix = rows.ndim == 2 and len(rows) == count and rows.shape[1] > 0
+        if not is_matrix or not numpy.isfinite(rows).all():
+            problem = f"the embedder returned {rows.shape} for {count} texts"
+            raise Invalid(problem, hint="return one finite vector per text")
+        return rows
+
+    def blobs(self, rows: Any, counts: Sequence[int]) -> list[bytes]:
+        """The vectors in stored form, `counts[n]` of them in blob n."""
+        halves = units(rows).astype("<f2")
+        ends = numpy.cumsum(counts)
+        return [part.tobytes() for part in numpy.split(halves, ends[:-1])]
+
+    def unit_sum(self, rows: Any, weights: Sequence[float]) -> Any | None:
+        """The weighted sum of the vectors, scaled to length one; None if the sum is zero."""
+        if not len(rows):
+            return None
+        summed: Any = numpy.asarray(weights, dtype=numpy.float32) @ rows
+        length = float(numpy.linalg.norm(summed))
+        return summed / length if length else None
+
+    def mean(self, blob: bytes, dimension: int) -> list[float]:
+        """The mean of one entry's stored vectors, scaled to length one."""
+        pieces = numpy.frombuffer(blob, dtype="<f2").reshape(-1, dimension)
+        summed = pieces.astype(numpy.float32).sum(axis=0, keepdims=True)
+        mean: list[float] = units(summed)[0].tolist()
+        return mean
 
 
 def units(vectors: Any) -> Any:

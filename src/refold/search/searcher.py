@@ -1,8 +1,8 @@
-"""Searching a store: the index finds entries, and the text of the hits is read from the logs.
+"""Search in a store: the index finds entries, and the text of the hits is read from the logs.
 
 Full text and, with an embedder, vectors find messages and artifacts of all conversations, including
-those that no page shows any more. Problems that a user should know of (an index that is behind or
-had to be rebuilt, a failing embedder) are reported, and the answer is the best available.
+messages no longer on any page. Problems that concern the user (an index that is behind or had to be
+rebuilt, a failing embedder) are reported, and the answer is the best available.
 Neighbours: `upkeep` hands out the index, `finding` queries it, the engine and the command line ask.
 """
 
@@ -18,32 +18,14 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.search import database, finding, served, words
+from refold.search import database, finding, served, snippets, upkeep, words
 from refold.search import index as sources
 from refold.search.embedders import Embedder, chosen
 from refold.search.finding import newest_matches
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
 from refold.search.served import ServedIndex, ServedUpkeep
-from refold.search.snippets import (
-    Filters,
-    Hit,
-    ShownMessages,
-    Wanted,
-    filters_checked,
-    is_text,
-    limit_checked,
-    snippet_of,
-    wanted_of,
-)
-from refold.search.upkeep import (
-    SEARCH_EVENTS,
-    Progress,
-    Tell,
-    Upkeep,
-    VectorUpkeep,
-    index_path,
-    retried,
-)
+from refold.search.snippets import Filters, Hit, ShownMessages, Wanted
+from refold.search.upkeep import Progress, Tell, Upkeep, VectorUpkeep, index_path, retried
 from refold.search.words import Query
 from refold.stores import terms_of
 from refold.stores.protocol import Store
@@ -51,7 +33,7 @@ from refold.system.disk import Moment, ms_of
 
 CLOSE_EVENTS = 2_000
 SEARCH_WAIT_S = 5.0
-# Spare candidates: some hits may be gone by now, and an artifact has several pieces.
+# Spare candidates, because some hits may be gone, and an artifact has several pieces.
 SPARE = 10
 
 IDS_TYPES = (list, tuple, set, frozenset, dict)  # a str is a collection as well
@@ -60,7 +42,7 @@ Scored = tuple[int, float]  # the id of an entry, and its score
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A checked search request. `conversations` limits it to some; None means all."""
+    """A checked search request. `conversations` restricts it; None means all."""
 
     text: str
     limit: int
@@ -93,10 +75,10 @@ def question_of(query: str, **asked: Unpack[SearchOptions]) -> Question:
     since, until = asked.get("since"), asked.get("until")
     return Question(
         text=query,
-        limit=limit_checked(asked.get("limit", 10)),
+        limit=snippets.limit_checked(asked.get("limit", 10)),
         newest=newest,
         conversations=_conversation_ids(asked.get("conversation"), asked.get("conversations")),
-        filters=filters_checked(
+        filters=snippets.filters_checked(
             role=asked.get("role"),
             tool=asked.get("tool"),
             kind=asked.get("kind"),
@@ -128,8 +110,8 @@ class Searcher:
         else:
             place = index_path(store) if path is None else path
             self._upkeep = Upkeep(store, place, tell=self._tell)
-        # A given embedder is checked now; looking for an installed one is slow, and waits for the
-        # first search.
+        # A given embedder is checked now. Looking for an installed one is slow, so it is left to
+        # the first search.
         self._embedder = embedder
         if embedder is not None and not isinstance(embedder, bool):
             self._embedder = chosen(embedder) or False
@@ -142,7 +124,7 @@ class Searcher:
 
     @property
     def path(self) -> str:
-        """The index's file, `:memory:`, or the URL of the store that keeps the index itself."""
+        """The path of the index, `:memory:`, or the URL of a store with its own index."""
         return self.store.url if isinstance(self._upkeep, ServedUpkeep) else self._upkeep.path
 
     def _tell(self, name: str, reason: str) -> None:
@@ -166,7 +148,8 @@ class Searcher:
             if not question.limit or not query.all_terms:
                 return []
             found = self._found(index, query, question)
-            return self._hits(index, wanted_of(query, index.tokens), found, question)
+            wanted = snippets.wanted_of(query, index.tokens)
+            return self._hits(index, wanted, found, question)
 
     def _found(self, index: Index, query: Query, question: Question) -> list[Scored]:
         if isinstance(index, ServedIndex):
@@ -194,11 +177,11 @@ class Searcher:
         with database.limited(index.connection, SEARCH_WAIT_S):
             found = finding.matches(index, query, ranges, filters)
             scored = finding.scored(index, query, found, ranges, filters)
-        # Missing vectors are made first, which has a time limit of its own.
-        fused = self._vectors.fused(index, query, found, scored, ranges)
+        # This first makes missing vectors, within a time limit of its own.
+        combined = self._vectors.compared(index, query, found, scored, ranges)
         with database.limited(index.connection, SEARCH_WAIT_S):
             most = 2 * question.limit + SPARE
-            return finding.best(index, query, fused, ranges, filters, most)
+            return finding.best(index, query, combined.scores, ranges, filters, most)
 
     # --- hits ---
 
@@ -207,7 +190,7 @@ class Searcher:
     ) -> list[Hit]:
         hits: dict[tuple[str, int], Hit] = {}
         at = 0
-        # Only as many are read as are still needed; usually one round is enough.
+        # Each round reads only as many as are still needed; usually one is enough.
         while at < len(found) and len(hits) < question.limit:
             batch = found[at : at + question.limit - len(hits)]
             at += len(batch)
@@ -222,7 +205,7 @@ class Searcher:
                 if hit is not None:
                     hits[place] = hit
         placed = [self._placed(hit, question.conversations) for hit in hits.values()]
-        # With a tool filter, other tools called in the same message are not shown.
+        # With a tool filter, other tools of the same message are not shown.
         tool = question.filters.tool
         return placed if tool is None else [replace(hit, tool=tool) for hit in placed]
 
@@ -239,7 +222,7 @@ class Searcher:
             return None
         # Without the lines that name the artifact, which every piece repeats.
         text = document.text.split("\n", document.head_lines)[-1] or document.text
-        snippet, marks, start = snippet_of(text, wanted, index.tokens)
+        snippet, marks, start = snippets.snippet_of(text, wanted, index.tokens)
         before = [one for one in documents if one.start < document.start]
         lines_before = sum(one.text.count("\n") - one.head_lines for one in before)
         lines_before += text.count("\n", 0, start)
@@ -258,8 +241,7 @@ class Searcher:
         )
 
     def _placed(self, hit: Hit, wanted: list[str] | None) -> Hit:
-        """The hit, moved to a wanted fork that shares its event, with its visibility on the
-        page."""
+        """The hit with its visibility, attributed to a wanted fork that shares its event."""
         home = hit.conversation
         if wanted is not None and home not in wanted:
             for fork in wanted:
@@ -275,7 +257,7 @@ class Searcher:
 
     # --- upkeep ---
 
-    def catch_up(self, budget: int = SEARCH_EVENTS) -> int:
+    def catch_up(self, budget: int = upkeep.SEARCH_EVENTS) -> int:
         """Indexes new events, at most `budget`; returns the number left."""
         return self._upkeep.catch_up(budget)
 
@@ -330,15 +312,13 @@ def _conversation_ids(
 ) -> list[str] | None:
     """The requested conversations, without duplicates; None for all."""
     if conversations is not None and not isinstance(conversations, IDS_TYPES):
-        raise Invalid(
-            f"conversations={quoted(conversations)} is not a list",
-            hint="conversation= takes one id",
-        )
+        problem = f"conversations={quoted(conversations)} is not a list"
+        raise Invalid(problem, hint="conversation= takes one id")
     if conversation is None and conversations is None:
         return None
     ids = [] if conversation is None else [conversation]
     ids += conversations or ()
     for id in ids:
-        if not is_text(id):
+        if not snippets.is_text(id):
             raise Invalid(f"conversation: {quoted(id)} is not an id", hint="refold list has them")
     return list(dict.fromkeys(ids))

@@ -1,7 +1,7 @@
-"""An index that the store keeps itself (`stores.protocol.Terms`): for stores on a server.
+"""An index inside the store itself (`stores.protocol.Terms`), for stores on a server.
 
-Every search brings it up to date for all users: no machine indexes a team's conversations again.
-The store says where terms occur and returns the rows around the best; ranking happens here, with
+Every search brings it up to date for all users, so a team's conversations are indexed only once.
+The store reports where terms occur and returns the rows around the best; ranking happens here, with
 the terms, lengths and neighbours of a local index, so a search needs one query per term and two
 more. There are no vectors. Neighbours: `finding` does the same for a local index, `upkeep` brings
 the events, `searcher` uses it.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 
 from msgspec import Struct
 
@@ -184,7 +183,7 @@ class ServedIndex(Index):
     def _entry(
         self, conversation: str, lane: int, position: int, document: Document, size: int
     ) -> TermEntry:
-        tools, asks = itemgetter(5, 8)(entry_row(0, document, size))
+        row = entry_row(0, document, size)
         is_own = document.role == "tool" and bool(document.tools)
         # Terms with their positions, the parts of names after all others.
         positions: dict[str, list[int]] = {}
@@ -202,10 +201,10 @@ class ServedIndex(Index):
             at_ms=document.at_ms,
             words=size,
             role=document.role,
-            tools=str(tools),
+            tools=str(row[5]),
             author=document.author,
             start=document.start,
-            asks=bool(asks),
+            asks=bool(row[8]),
             is_own=is_own and all(tool.startswith(OWN_PREFIX) for tool in document.tools),
             terms=positions,
         )
@@ -229,7 +228,7 @@ class Search(Struct, frozen=True):
         self, terms: Sequence[Term], most: int, *, filters: Filters | None = None
     ) -> list[tuple[int, int]]:
         """The newest entries that contain all of these terms, with their numbers of occurrences;
-        `filters` replace those of the search."""
+        `filters` override the filters of the search."""
         asked = self.filters if filters is None else filters
         all_of = tuple(phrases_of(term, self.index) for term in terms)
         if not all(one.phrases for one in all_of):
@@ -295,8 +294,8 @@ def _matches(search: Search, total: int) -> list[rank.Matches]:
 
 
 def _passing_if_many(search: Search, found: Sequence[rank.Matches]) -> set[int] | None:
-    """The matches that pass the filters, if there are too many to weigh; None if not. Otherwise
-    all of the best could fail the filters."""
+    """The matches that pass the filters, if there are too many to rank, because all of the best
+    could fail the filters; else None."""
     ids = {id for one in found for id in one.occurrences}
     required = search.query.required
     if len(ids) <= finding.SEEDS_MAX or not (search.filters.needs_entries or required):

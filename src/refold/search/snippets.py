@@ -1,9 +1,10 @@
 """Search filters and hits: the snippet of a hit with its matches, and its visibility on the page.
 
-A snippet is the part of the text with most of the query. Terms are compared as in the index, by the
-tokenizer's stems; names also part by part, and Chinese, Japanese and Korean character by character.
-Texts are bounded first. Visibility comes from a bookmark and the few events after it; if only the
-whole of a long log would tell, it is unknown. Neighbours: `words` makes the query, `searcher` asks.
+A snippet is the part of a text with most terms of the query. Terms are compared as in the index, by
+the tokenizer's stems; names also part by part, and Chinese, Japanese and Korean character by
+character. Texts are truncated first. Visibility comes from a bookmark and the few events after it;
+it is unknown if that would take reading all of a long log. Neighbours: `words` makes the query,
+`searcher` asks.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _characters(text: str) -> Callable[[int], int]:
 
 
 def _best_start(places: list[Place]) -> int:
-    """The start of the first window with most different terms."""
+    """The start of the first window with the most different terms."""
     if places and places[-1][0] < places[0][0] + SNIPPET_CHARS:
         return places[0][0]
     best, best_start = 0, 0
@@ -139,39 +140,32 @@ def _widened(text: str, start: int) -> Mark:
 def _flattened(
     part: str, marks: list[Mark], cut_before: bool, cut_after: bool
 ) -> tuple[str, tuple[Mark, ...]]:
-    """The part in one line, with moved marks: every run of white space becomes one space."""
-    ends, removed = _runs_removed(part)
+    """The part on one line, with every run of white space as one space, and its marks."""
+    # The ends of the runs, and the number of characters removed up to each.
+    ends, removed = [0], [0]
+    # Most texts have nothing to flatten, and this is the fastest check.
+    is_flat = " ".join(part.split()) == part
+    for run in _SPACES.finditer(part) if not is_flat else ():
+        ends.append(run.end())
+        removed.append(removed[-1] + len(run[0]) - 1)
 
     def moved(place: int) -> int:
         return place - removed[bisect_right(ends, place) - 1] + cut_before
 
-    flat = _SPACES.sub(" ", part) if len(ends) > 1 else part
+    flat = part if is_flat else _SPACES.sub(" ", part)
     line = f"{'…' if cut_before else ''}{flat}{'…' if cut_after else ''}"
     return line, tuple((moved(first), moved(last)) for first, last in marks)
 
 
-def _runs_removed(part: str) -> tuple[list[int], list[int]]:
-    """The ends of the runs of white space, and the number of characters removed by then."""
-    ends, removed = [0], [0]
-    # Most texts have nothing to flatten, and this is the fastest check.
-    if " ".join(part.split()) == part:
-        return ends, removed
-    for run in _SPACES.finditer(part):
-        ends.append(run.end())
-        removed.append(removed[-1] + len(run[0]) - 1)
-    return ends, removed
-
-
 class ShownMessages:
-    """The messages that the pages of one store show, cached until their logs grow."""
+    """The messages shown on the pages of one store, cached until their logs grow."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._pages: dict[str, tuple[bytes, set[int] | None]] = {}
 
     def is_hidden(self, about: Conversation, seq: int) -> bool | None:
-        """Whether the page does not show a message verbatim; None if only the whole log would
-        tell."""
+        """Whether the page does not show a message verbatim; None if unknown."""
         chain, seqs = self._pages.get(about.id, (b"", None))
         if chain != about.chain:
             if len(self._pages) >= PAGES_KEPT:
@@ -182,7 +176,7 @@ class ShownMessages:
 
 
 def seqs_shown(store: Store, about: Conversation) -> set[int] | None:
-    """The seqs of the messages shown verbatim; None if only the whole log would tell."""
+    """The seqs of the messages shown verbatim; None if that would take reading a long log."""
     mark = bookmark.read(store.bookmark(about.id))
     head = mark.head if mark else 0
     if about.head - head > TAIL_EVENTS:
@@ -198,7 +192,7 @@ def seqs_shown(store: Store, about: Conversation) -> set[int] | None:
 
 class Hit(Struct, frozen=True, kw_only=True):
     """One search result. `snippet` is a part of its text, `marks` are the matches in it (start,
-    end). `hidden`: the page does not show this text now; None if only the whole log would tell."""
+    end). `hidden` means that the page does not show this text now; None if unknown."""
 
     conversation: str
     seq: int
@@ -235,12 +229,12 @@ class Filters(Struct, frozen=True, kw_only=True):
 
     @property
     def leaves_out_own(self) -> bool:
-        """Whether results of our own tools are left out: unless a tool is named."""
+        """Whether results of our own tools are left out. They are, unless a tool is named."""
         return self.tool is None
 
     @property
     def needs_entries(self) -> bool:
-        """Whether ids are not enough, and rows have to be looked up."""
+        """Whether the filters need the rows of entries, not only their ids."""
         return any(one is not None for one in (self.role, self.tool, self.since_ms, self.until_ms))
 
 
@@ -256,10 +250,8 @@ def filters_checked(
     if role is not None and role not in ROLES:
         raise Invalid(f"role: there is no role {quoted(role)}", hint="roles: " + ", ".join(ROLES))
     if kind is not None and kind not in KINDS:
-        raise Invalid(
-            f"kind: events of kind {quoted(kind)} are not searched",
-            hint="kinds: " + ", ".join(KINDS),
-        )
+        problem = f"kind: events of kind {quoted(kind)} are not searched"
+        raise Invalid(problem, hint="kinds: " + ", ".join(KINDS))
     if tool is not None and not is_text(tool):
         raise Invalid(f"tool: {quoted(tool)} is not the name of a tool", hint="a text")
     kinds = KINDS_USUAL if kind is None else (kind,)
@@ -273,13 +265,8 @@ def is_text(value: object) -> bool:
     return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
-def is_integer(value: object) -> bool:
-    """Whether a value is an int; a bool does not count."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def limit_checked(limit: int, most: int = LIMIT_MAX) -> int:
     """The limit; Invalid if it is not a number of hits."""
-    if not is_integer(limit) or not 0 <= limit <= most:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= most:
         raise Invalid(f"limit={limit!r} is not a number of hits", hint=f"from 0 to {most:,}")
     return limit

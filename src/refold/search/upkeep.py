@@ -1,10 +1,9 @@
-"""The index of a store and its vectors, kept in order: opened, repaired, and caught up.
+"""Upkeep of a store's index and vectors: opening, repairing and catching up.
 
-Nothing here is on the way of an append, and nothing runs in the background: catching up reads a
-bounded number of events from the mark that each conversation has in the index. A missing, damaged,
-locked or read-only index is reported and loses nothing, because the log is the truth. An embedder
-is the caller's code: its failure is reported, the answer is by full text alone, and it rests for
-a while.
+Nothing here delays an append, and nothing runs in the background: catching up reads a bounded
+number of events from the mark that each conversation has in the index. A missing, damaged, locked
+or read-only index is reported and loses nothing, because the log is the truth. An embedder is the
+caller's code: after a failure, which is reported, it is paused, and answers use full text alone.
 Neighbours: `index` has the rows and reads the logs, `vectors` compares, `searcher` asks.
 """
 
@@ -13,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -47,8 +46,8 @@ Progress = Callable[[int, int], None]
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-# Connections inherited from a parent process. Closing them would touch the parent's files, so they
-# stay open, unused.
+# Connections inherited from a parent process. They stay open and unused, because closing them would
+# touch the parent's files.
 _INHERITED: list[Index] = []
 
 
@@ -57,8 +56,7 @@ class IndexLost(Corrupt):
 
 
 def retried(work: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, run again if the index is lost under it: damage costs a new index, nothing
-    else."""
+    """A decorator that runs the function again if the index was damaged and removed meanwhile."""
 
     @wraps(work)
     def run(*args: Given.args, **given: Given.kwargs) -> Result:
@@ -71,8 +69,8 @@ def retried(work: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 class Upkeep:
-    """The index of one store. `tell(name, reason)` receives the notices for the user; `standalone`
-    is explained at `Index`."""
+    """The index of one store. `tell(name, reason)` receives the notices for the user; see `Index`
+    for `standalone`."""
 
     def __init__(self, store: Store, path: str, *, tell: Tell, standalone: bool = False) -> None:
         # A reader of a read-only store works on a copy of its index, in memory.
@@ -117,7 +115,7 @@ class Upkeep:
 
     def _open(self) -> Index:
         if self._index is None:
-            # A store without any event has no folder yet, and nothing to search either.
+            # A store without events has no folder yet, and nothing to search.
             has_folder = self.path == database.MEMORY or os.path.isdir(os.path.dirname(self.path))
             path = self.path if has_folder else database.MEMORY
             self._index = Index(path, copy_of=self._copy_of, standalone=self._standalone)
@@ -131,15 +129,13 @@ class Upkeep:
         if self.path == database.MEMORY:
             return
         if database.is_foreign(self.path):
-            raise Invalid(
-                f"{self.path} belongs to another program", hint="move it, or the store, elsewhere"
-            )
+            hint = "move it, or the store, elsewhere"
+            raise Invalid(f"{self.path} belongs to another program", hint=hint)
         try:
             database.remove(self.path)
         except OSError as error:
-            raise Unavailable(
-                f"cannot remove {self.path}: {error.strerror}", hint="check the folder"
-            ) from error
+            problem = f"cannot remove {self.path}: {error.strerror}"
+            raise Unavailable(problem, hint="check the folder") from error
 
     def close(self) -> None:
         with self._lock:
@@ -210,8 +206,8 @@ class Upkeep:
     def _index_readable(
         self, index: Index, about: Conversation, mark: Mark | None, budget: int
     ) -> tuple[int, int]:
-        """`_index_conversation`, except that a damaged log is reported and left out: the others
-        must be found."""
+        """Like `_index_conversation`, but reports and skips a damaged log, so that the others can
+        be found."""
         try:
             return self._index_conversation(self._writable(index), about, mark, budget)
         except Corrupt as error:
@@ -283,7 +279,7 @@ class Upkeep:
 
     @contextmanager
     def told_if_unavailable(self) -> Iterator[None]:
-        """Reports an index that cannot be written now, and leaves the block undone."""
+        """Reports an index that cannot be written now, and skips the rest of the block."""
         try:
             with database.translated(self.path):
                 yield
@@ -297,8 +293,8 @@ class Upkeep:
 
 
 def index_path(store: Store) -> str:
-    """The path of a store's index: beside its files, or `:memory:` for a store that is not on this
-    disk."""
+    """The path of a store's index: beside its files, or `:memory:` for a store on another
+    machine."""
     return store.derived_path("index.db") or database.MEMORY
 
 
@@ -310,8 +306,8 @@ FAILURES = (Unavailable, Invalid, Denied)
 
 
 class VectorUpkeep:
-    """The vectors of one store's index by one embedder; none without an embedder.
-    `tell(name, reason)` receives the notices for the user."""
+    """The vectors of one store's index, if there is an embedder. `tell(name, reason)` receives the
+    notices for the user."""
 
     def __init__(
         self,
@@ -325,17 +321,6 @@ class VectorUpkeep:
         self._kind = kind or _vectors
         self._vectors: Vectors | None = None
         self._failed_s = -EMBEDDER_PAUSE_S
-
-    def fused(
-        self,
-        index: Index,
-        query: Query,
-        found: Sequence[Matches],
-        scored: dict[int, float],
-        ranges: Sequence[Range],
-    ) -> Mapping[int, float]:
-        """The scores, combined with nearness where there are vectors."""
-        return self.compared(index, query, found, scored, ranges).scores or scored
 
     def compared(
         self,
@@ -366,14 +351,14 @@ class VectorUpkeep:
             return CombinedScores(scored, {})
 
     def means(self, index: Index, ids: Sequence[int]) -> dict[int, Vector]:
-        """One vector for each of these entries that has one."""
+        """The mean vector of each of these entries that has vectors."""
         if not self.is_ready():
             return {}
         with database.translated(index.path):
             return self._vectors_of(index).means(ids)
 
     def complete(self, index: Index, progress: Progress, done: int) -> None:
-        """Makes all missing vectors. Progress counts on from the indexed events."""
+        """Makes all missing vectors. Progress continues from the `done` events."""
         left = None
         while self.is_ready():
             try:
@@ -399,7 +384,7 @@ class VectorUpkeep:
         return time.monotonic() - self._failed_s >= EMBEDDER_PAUSE_S
 
     def pause(self, error: Exception) -> None:
-        """Reports a failure, and leaves the embedder alone for a while."""
+        """Reports a failure, and stops using the embedder for a minute."""
         self._failed_s = time.monotonic()
         self._tell("embedder-failed", f"{sentence(error)}; this answer is by full text alone")
 

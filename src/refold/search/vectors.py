@@ -1,10 +1,10 @@
-"""Vectors beside the full text: they find what was said in other words.
+"""Vectors beside the full text: they find messages with the same meaning in other words.
 
 A message is cut into pieces of 1,000 characters, each with a vector. Its nearness to a query is the
 best of its pieces and of itself blended with its neighbours (as in `rank`, only between short
-messages). The words of a query count by their rarity: a name in every message would swamp the rest.
-Entries of a memory are standalone: their vectors stay in memory while the index grows, and only the
-nearest are looked at closely. Neighbours: `upkeep` brings the texts, `numbers` is the arithmetic.
+messages). The words of a query are weighted by rarity: a name in every message would swamp the
+rest. Entries of a memory are standalone: their vectors stay in memory while the index grows, and
+only the nearest are ranked. Neighbours: `upkeep` brings the texts, `numbers` is the arithmetic.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 PIECE_CHARS, PIECES_MAX = 1_000, 8
 COMMON_SHARE = 0.15
-NOISE_MARGIN = 0.7  # deviations above the nearest entry that chance alone would bring
-QUIET_RARITY = 1.5  # about what a stop word says of a message
+NOISE_MARGIN = 0.7  # deviations above the nearest entry to expect by chance
+QUIET_RARITY = 1.5  # the approximate information in a stop word
 NEAREST_MAX = 1_000
 EMBEDDED_KINDS = ("message", "artifact")
 _CODES = ",".join(str(KINDS.index(kind)) for kind in EMBEDDED_KINDS)
 _MISSING = f" FROM lanes WHERE embedded < rows AND number & {KIND_MASK} IN ({_CODES})"
 _AMONG = "SELECT id, pieces FROM vectors WHERE id IN carray(?) ORDER BY id"
 _BETWEEN = "SELECT id, pieces FROM vectors WHERE id BETWEEN ? AND ? ORDER BY id"
-# `made` tells other processes that the vectors they hold in memory are outdated.
+# A new `made` invalidates the vectors that other processes hold in memory.
 _FORGET = """
 DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts WHERE name = 'dimension';
 INSERT OR REPLACE INTO facts VALUES ('made', hex(randomblob(8)))
@@ -48,7 +48,7 @@ _MADE = "SELECT name, value FROM facts WHERE name IN ('made', 'embedder', 'dimen
 
 
 class DimensionChanged(Unavailable):
-    """The embedder's vectors have a new length; all earlier ones were removed."""
+    """The embedder's vectors have a new length; all earlier vectors were removed."""
 
 
 class CombinedScores(Struct, frozen=True):
@@ -59,7 +59,7 @@ class CombinedScores(Struct, frozen=True):
 
 
 def numbers() -> Numbers:
-    """The arithmetic of vectors. Unavailable without numpy, which nothing but vectors needs."""
+    """The arithmetic of vectors. Raises Unavailable without numpy, which only vectors need."""
     try:
         from refold.search.numbers import Numbers
     except ImportError as error:
@@ -70,7 +70,7 @@ def numbers() -> Numbers:
 
 class Vectors:
     """The vectors of an index by one embedder, made for `batch` entries at a time. All entries are
-    compared up to `compared_max`; of more, only the matches of the full text."""
+    compared up to `compared_max`; beyond that, only the matches of the full text."""
 
     batch = 200
     compared_max = 50_000
@@ -102,7 +102,7 @@ class Vectors:
         return int(self.index.connection.execute(f"SELECT total(rows - embedded){_MISSING}").get)
 
     def add(self, ids: Sequence[int], texts: Mapping[int, str]) -> None:
-        """Stores the vectors of these entries, which are the next of their lanes; an entry without
+        """Stores the vectors of these entries, which are the next in their lanes; an entry without
         text gets none."""
         rows = self._rows({id: texts[id] for id in ids if texts.get(id, "").strip()})
         connection = self.index.connection
@@ -127,13 +127,13 @@ class Vectors:
         return list(zip(pieces, self._numbers.blobs(vectors, counts)))
 
     def _embed(self, texts: list[str]) -> Any:
-        """The embedder's vectors, of any length, as rows of a matrix."""
+        """The embedder's vectors, not normalized, as rows of a matrix."""
         arithmetic = self._numbers
         with guarded():
             return arithmetic.rows(self.embedder(texts), len(texts))
 
     def remove(self, ids: Sequence[int]) -> None:
-        """Does nothing: the rows of these entries go with them."""
+        """Does nothing: the index deletes vectors together with their entries."""
 
     def adopt_embedder(self) -> str:
         """Removes the vectors of another embedder. Returns a notice if there were any."""
@@ -158,7 +158,7 @@ class Vectors:
         elif known != str(dimension):
             self._forget()
             raise DimensionChanged(
-                f"the embedder gave vectors of {dimension} numbers, before of {known}",
+                f"the embedder's vectors have {dimension} numbers now, not {known}",
                 hint="they are made again",
             )
 
@@ -177,7 +177,7 @@ class Vectors:
     # --- comparing ---
 
     def means(self, ids: Sequence[int]) -> dict[int, Vector]:
-        """One vector of length one for each of these entries that has any: their mean."""
+        """The mean vector, of length one, of each of these entries that has vectors."""
         dimension = self._dimension
         rows = self.index.rows(_AMONG, (carried(ids),)) if dimension else []
         return {id: self._mean(blob, dimension) for id, blob in rows}
@@ -194,7 +194,7 @@ class Vectors:
         *,
         least: float | None = None,
     ) -> CombinedScores:
-        """The scores of the full text combined with nearness, each in deviations. An entry without
+        """Combines the scores of the full text with nearness, each in deviations. An entry without
         any word of the query needs at least the cosine `least`, if given."""
         total, _ = self.index.size(ranges)
         loaded = self._load(ranges, total, scored)
@@ -232,7 +232,7 @@ class Vectors:
     def _query_vector(
         self, query: Query, found: Sequence[rank.Matches], total: int
     ) -> Vector | None:
-        """The vector of the query, of length one; None if it has none."""
+        """The vector of the query, of length one; None if there is none."""
         entries = entries_by_word(query, found)
         if is_additive(self.embedder):
             weights = {
@@ -294,7 +294,7 @@ class StandaloneVectors(Vectors):
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         super().__init__(index, embedder)
-        # The vectors of each range, with the facts of the index for which they are valid.
+        # The vectors of each range, and the facts of the index that they depend on.
         self._kept: dict[Range, tuple[object, StandalonePieces]] = {}
 
     def compared(
@@ -358,14 +358,11 @@ def entries_by_word(query: Query, found: Sequence[rank.Matches]) -> dict[str, in
 
 
 def fused(
-    scored: Mapping[int, float],
-    total: int,
-    rows: Iterable[tuple[int, float, float]],
-    least: float,
+    scored: Mapping[int, float], total: int, rows: Iterable[tuple[int, float, float]], least: float
 ) -> CombinedScores:
-    """The scores of the full text, in deviations, plus nearness: `rows` have an id, its cosine, and
-    its worth. An entry without any word of the query needs the cosine `least`, because something is
-    always nearest, even to nonsense."""
+    """The scores of the full text, in deviations, plus nearness. `rows` have an id, its cosine, and
+    its worth. An entry without any word of the query needs the cosine `least`, because even
+    nonsense has a nearest entry."""
     mean, deviation = rank.spread(scored, max(total, len(scored)))
     out = {id: (score - mean) / deviation for id, score in scored.items()}
     without_words = -mean / deviation
@@ -380,8 +377,8 @@ def fused(
 def least_near(embedder: Embedder, count: int, mean: float, deviation: float) -> float:
     """The least cosine of an entry without any word of the query. The nearest of n unrelated
     entries is about √(2 ln n) deviations above their mean; with the margin, 19 of 20 nonsense
-    queries find nothing, measured in talks of 30 to 3,000 messages. An embedder with a threshold of
-    its own finds more at the same rate of errors."""
+    queries find nothing, measured in talks of 30 to 3,000 messages. An embedder with its own
+    threshold finds more at the same error rate."""
     threshold = getattr(embedder, "threshold", None)
     if threshold is not None:
         return float(threshold)

@@ -15,6 +15,8 @@ import hashlib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -133,12 +135,18 @@ def from_files(folder: Path | None) -> list[tuple[str, Table]]:
         if not path.is_file():
             continue
         try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            table = _parsed(path.read_text(encoding="utf-8"))
         except (ValueError, OSError, RecursionError) as error:
             hint = "fix the file, or move it away"
             raise Invalid(f"{name} cannot be read: {error}", hint=hint) from error
-        tables.append((name, inner(table, keys, name)))
+        tables.append((name, deepcopy(inner(table, keys, name))))
     return tables
+
+
+# A program that opens many conversations reads the same files for each of them.
+@lru_cache(maxsize=len(FILES))
+def _parsed(text: str) -> Table:
+    return tomllib.loads(text)
 
 
 def inner(table: Table, keys: tuple[str, ...], origin: str) -> Table:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, cast
 from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid, install_hint
-from refold.stores.checks import Encrypted, TooNew
+from refold.stores.checks import Encrypted, TooNew, batch_of, events_in
 from refold.stores.protocol import Hints, Store, SyncedStore, Terms
-from refold.stores.read_only import ReadOnlyStore
+from refold.stores.read_only import ProgressStore, ReadOnlyStore
 from refold.system import disk
 
 if TYPE_CHECKING:
@@ -32,20 +32,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def batch_of(events: Sequence[Event]) -> bytes:
-    """Events as lines in their stored form, for an HTTP body."""
-    from refold.stores import checks
-
-    return checks.batch_of(events)
-
-
-def events_in(batch: bytes, *, most: int) -> list[Event]:
-    """The events of such lines. Corrupt for another content, Invalid for more than `most`."""
-    from refold.stores import checks
-
-    return checks.events_in(batch, most=most)
-
-
 @checked
 def open_store(url: str | os.PathLike[str], *, read_only: bool = False) -> Store:
     """The store that the URL names, or the path of a database. Opening creates nothing; the first
@@ -55,9 +41,9 @@ def open_store(url: str | os.PathLike[str], *, read_only: bool = False) -> Store
     scheme, colon, rest = url.partition(":")
     if not colon and url.endswith(".db"):
         scheme, rest = "sqlite", url
-    if "\0" in url or not is_text(url) or scheme not in _OPENERS or not (colon or rest):
+    if "\0" in url or not is_text(url) or not (colon or rest):
         raise Invalid(f"{url!r} is not a store", hint=_SCHEMES)
-    store = _OPENERS[scheme](rest, read_only)
+    store = _opened(scheme, rest, read_only)
     return ReadOnlyStore(store, owns=True) if read_only else store
 
 
@@ -75,8 +61,6 @@ def reading_store(store: Store) -> Store:
 def with_progress(store: Store, listener: Callable[[str, int], None]) -> Store:
     """A read-only view of the store that reports the conversation and the total number of events
     after each read. The store stays open."""
-    from refold.stores.read_only import ProgressStore
-
     return ProgressStore(store, listener)
 
 
@@ -236,37 +220,42 @@ def own_paths(store: Store, *, also: Iterable[str] = ()) -> Container[str]:
     return owned(store, also)
 
 
-def _memory(rest: str, read_only: bool) -> Store:
-    from refold.stores.memory import MemoryStore
+def _opened(scheme: str, rest: str, read_only: bool) -> Store:
+    """The store for the parts of a URL. Each kind is imported when it is opened."""
+    match scheme:
+        case "memory":
+            from refold.stores.memory import MemoryStore
 
-    if rest:
-        raise Invalid(f"'memory:{rest}' is not a store", hint="`memory:` alone gives a fresh one")
-    return MemoryStore()
+            if rest:
+                hint = "`memory:` alone gives a fresh one"
+                raise Invalid(f"'memory:{rest}' is not a store", hint=hint)
+            return MemoryStore()
+        case "sqlite":
+            from refold.stores.sqlite import SqliteStore
 
+            if not rest:
+                raise Invalid("'sqlite:' names no file", hint="sqlite:.refold/refold.db")
+            return SqliteStore(os.path.expanduser(rest), read_only=read_only)
+        case "files":
+            from refold.stores.files import FilesStore
 
-def _sqlite(path: str, read_only: bool) -> Store:
-    from refold.stores.sqlite import SqliteStore
+            if not rest:
+                raise Invalid("'files:' names no folder", hint="files:.refold/tree")
+            return FilesStore(os.path.expanduser(rest), read_only=read_only)
+        case "postgresql" | "postgres":
+            with _psycopg_named():
+                from refold.stores.postgres import store
+            return store.opened(f"{scheme}:{rest}", read_only=read_only)
+        case "http" | "https":
+            from refold.stores.remote import RemoteStore
 
-    if not path:
-        raise Invalid("'sqlite:' names no file", hint="sqlite:.refold/refold.db")
-    return SqliteStore(os.path.expanduser(path), read_only=read_only)
+            return RemoteStore(f"{scheme}:{rest}")
+        case "hybrid":
+            from refold.stores.hybrid import address
 
-
-def _files(path: str, read_only: bool) -> Store:
-    from refold.stores.files import FilesStore
-
-    if not path:
-        raise Invalid("'files:' names no folder", hint="files:.refold/tree")
-    return FilesStore(os.path.expanduser(path), read_only=read_only)
-
-
-def _postgres(scheme: str) -> Callable[[str, bool], Store]:
-    def opened(rest: str, read_only: bool) -> Store:
-        with _psycopg_named():
-            from refold.stores.postgres import store
-        return store.opened(f"{scheme}:{rest}", read_only=read_only)
-
-    return opened
+            return address.opened(rest, read_only)
+        case _:
+            raise Invalid(f"{f'{scheme}:{rest}'!r} is not a store", hint=_SCHEMES)
 
 
 @contextmanager
@@ -281,31 +270,6 @@ def _psycopg_named() -> Iterator[None]:
         raise Invalid(message, hint=install_hint("postgres")) from error
 
 
-def _remote(scheme: str) -> Callable[[str, bool], Store]:
-    def opened(rest: str, read_only: bool) -> Store:
-        from refold.stores.remote import RemoteStore
-
-        return RemoteStore(f"{scheme}:{rest}")
-
-    return opened
-
-
-def _hybrid(rest: str, read_only: bool) -> Store:
-    from refold.stores.hybrid.address import opened
-
-    return opened(rest, read_only)
-
-
-_OPENERS: dict[str, Callable[[str, bool], Store]] = {
-    "memory": _memory,
-    "sqlite": _sqlite,
-    "files": _files,
-    "postgresql": _postgres("postgresql"),
-    "postgres": _postgres("postgres"),
-    "http": _remote("http"),
-    "https": _remote("https"),
-    "hybrid": _hybrid,
-}
 _SCHEMES = (
     "stores are memory:, sqlite:PATH, files:DIR, postgresql://…, https://HOST/ORG,"
     " hybrid:NEAR?far=URL, or a path that ends in .db"

@@ -20,16 +20,15 @@ from refold.stores.protocol import Recovery, Salvage
 CHUNK_BYTES = 256 * 1024
 
 
-class MemoryLog:
+class MemoryLog(msgspec.Struct):
     """One conversation: its own events, and where it left its parent."""
 
-    def __init__(
-        self, parent: str = "", parent_seq: int = 0, at_ms: int = 0, title: str = ""
-    ) -> None:
-        self.parent, self.parent_seq = parent, parent_seq
-        self.at_ms, self.title = at_ms, title
-        self.events: list[Event] = []
-        self.bookmark: bytes | None = None
+    parent: str = ""
+    parent_seq: int = 0
+    at_ms: int = 0
+    title: str = ""
+    events: list[Event] = []
+    bookmark: bytes | None = None
 
     @property
     def head(self) -> int:
@@ -43,13 +42,12 @@ class MemoryLog:
         return self.events[start - self.parent_seq - 1 : last - self.parent_seq]
 
 
-class MemoryContent:
+class MemoryContent(msgspec.Struct):
     """The chunks as they came, since joining them would need twice the memory, and the time of the
     last put."""
 
-    def __init__(self, chunks: tuple[bytes, ...]) -> None:
-        self.chunks = chunks
-        self.put_ms = 0
+    chunks: tuple[bytes, ...]
+    put_ms: int = 0
 
 
 class MemoryStore:
@@ -219,8 +217,8 @@ class MemoryStore:
             if self.salvage(conversation) != seen:
                 raise checks.written_meanwhile(conversation, log.head)
             begun_ms = log.at_ms if after or not events else events[0].at_ms
-            new = MemoryLog(log.parent if after else "", after, begun_ms)
-            new.events = list(events)
+            parent = log.parent if after else ""
+            new = MemoryLog(parent, after, begun_ms, events=list(events))
             self.logs[conversation] = new
             self._forget_derived(conversation)
             if not new.head:

@@ -49,80 +49,63 @@ class Store(Protocol):
     @property
     def recovered(self) -> Sequence[Recovery]:
         """The torn tails moved aside since the store was opened, oldest first."""
-        ...
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         """A page of conversations by id, from the first above `after`."""
-        ...
 
     def head(self, conversation: str) -> int | None:
         """The seq of the newest event; None if there is no such conversation."""
-        ...
 
     def conversation(self, conversation: str) -> Conversation:
         """One conversation, or NotFound."""
-        ...
 
     def read(
         self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
     ) -> list[Event]:
         """Events with after < seq <= last, in order, at most `limit`. An unknown conversation is
         NotFound."""
-        ...
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         """Writes all events on top of head `expect`, or raises Conflict and writes none. Creates
         at expect=0."""
-        ...
 
     def bookmark(self, conversation: str) -> bytes | None:
         """The latest bookmark; None if it is missing or cannot be trusted."""
-        ...
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
         """Replaces the bookmark. It is disposable and may be lost at any time."""
-        ...
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
         """Keeps bytes once, streamed and hashed on the way; returns their sha256 in hex."""
-        ...
 
     def get(self, digest: str) -> Iterator[bytes]:
         """The bytes, in chunks, or NotFound; Corrupt if they no longer match the digest."""
-        ...
 
     def location(self, digest: str) -> str | None:
         """The path of the plain file with the bytes, which an agent can grep; None if the store has
         no such file. Open it with `disk.open_regular`."""
-        ...
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
         """Removes the bytes for all conversations, unless they were put, perhaps again, at or
         after that time. True once they are gone. The caller checks first that no conversation
         needs them: see `refold.artifacts.cleanup`."""
-        ...
 
     def derived_path(self, name: str) -> str | None:
         """Path for a derived file of this name, such as a search index, for this store alone. The
         folder exists after the first write. None for a store without a place on this disk."""
-        ...
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         """Creates a conversation that shares the log up to `at`; reads below come from the
         parent."""
-        ...
 
     def erase(self, conversation: str, seq: int) -> None:
         """Removes body and salt of one event from every file; the envelope stays."""
-        ...
 
     def delete(self, conversation: str) -> None:
         """Removes the conversation. Conflict while forks still read from it."""
-        ...
 
     def salvage(self, conversation: str) -> Salvage:
         """Everything readable of a log, however damaged it is; NotFound without one."""
-        ...
 
     def rewrite(
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
@@ -131,15 +114,12 @@ class Store(Protocol):
         leaves its parent; 0 detaches it. The old log is kept in a file until an event of it is
         erased or it is deleted; returns that path, empty if the store has no place on this disk.
         Conflict if the log has changed since it was `seen`."""
-        ...
 
     def flush(self) -> None:
         """Everything acknowledged so far survives power loss once this returns."""
-        ...
 
     def close(self) -> None:
         """Flushes, and closes every file. A closed store may be closed again."""
-        ...
 
 
 class Overtaken(Unavailable):
@@ -237,7 +217,6 @@ class Listening(Protocol):
 
     def end(self) -> None:
         """Ends the stream, from any thread."""
-        ...
 
 
 class SyncedStore(Protocol):
@@ -250,7 +229,6 @@ class SyncedStore(Protocol):
     @property
     def far(self) -> Store:
         """The far store, decrypted if there is a key."""
-        ...
 
     def sync(
         self,
@@ -264,43 +242,34 @@ class SyncedStore(Protocol):
         """Makes both sides the same, for these conversations or all. `new_far` permits filling a
         far store that has lost everything. With a key, `takes_plain` accepts far events in plain
         text, which anybody could have written."""
-        ...
 
     def encrypt_again(self) -> dict[str, str]:
         """Encrypts far events in plain text or by an older key with the newest key; returns what
         was outdated, by conversation. Conflict while the two sides differ."""
-        ...
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
         """Sync state of these conversations, or of all, as far as it is known here."""
-        ...
 
     def losses(self, ids: Sequence[str] = (), *, besides: Set[str] = frozenset()) -> Losses:
         """Asks the far store for the heads of these conversations, or of all but `besides`, and
         returns the missing events. `sync_status` reports them from then on."""
-        ...
 
     def devices(self) -> list[Device]:
         """The devices that sync with the far store, as of the last complete sync."""
-        ...
 
     def forget_device(self, name: str) -> None:
         """Removes a device from the list, on all devices, until it syncs again. NotFound without a
         device of that name."""
-        ...
 
     def sync_mark(self) -> SyncMark:
         """A value that changes with every sync of this store, in any process."""
-        ...
 
     def last_sync(self, conversation: str) -> Synced | None:
         """State of a conversation after the last sync; None if it never took part in one."""
-        ...
 
     def goes_on(self, conversation: str, head: int, chain: bytes) -> str:
         """The successor of a log that was read up to `head`, if a sync has replaced it: the id of
         the fork with the same events, or its own id to read it again; empty if nothing changed."""
-        ...
 
 
 # --- hints between the processes that share a place ---
@@ -320,7 +289,6 @@ class HintReceiver(Protocol):
     def receive(self, wait_s: float) -> list[Hint]:
         """The next hints, as soon as there is one; empty after the wait. Unavailable once the
         connection is lost."""
-        ...
 
 
 class Hints(Protocol):
@@ -329,11 +297,9 @@ class Hints(Protocol):
 
     def publish(self, hints: Sequence[Hint]) -> None:
         """Sends hints to all receivers."""
-        ...
 
     def receiver(self) -> AbstractContextManager[HintReceiver]:
         """A receiver for the block. Invalid if the connection can never deliver hints."""
-        ...
 
 
 # --- a search index beside the logs ---
@@ -406,15 +372,12 @@ class Terms(Protocol):
 
     def marks(self, conversations: Sequence[str] | None = None) -> dict[str, TermMark]:
         """The indexed heads of these conversations, or of all."""
-        ...
 
     def enter(self, conversation: str, mark: TermMark) -> None:
         """Registers a conversation, unless it is registered."""
-        ...
 
     def lanes(self, conversation: str) -> dict[int, TermLane]:
         """The lanes of a conversation."""
-        ...
 
     def add(
         self,
@@ -427,28 +390,21 @@ class Terms(Protocol):
         chain: bytes,
     ) -> bool:
         """Adds entries and moves the mark, all or nothing. False if the mark is not at `after`."""
-        ...
 
     def forget(self, conversations: Sequence[str]) -> None:
         """Removes everything of these conversations."""
-        ...
 
     def erase(self, conversation: str, seqs: Sequence[int]) -> None:
         """Removes the entries of these events."""
-        ...
 
     def size(self, scope: Scope) -> tuple[int, float]:
         """The number of entries, and the sum of their lengths with borrowed context."""
-        ...
 
     def authors(self, scope: Scope) -> dict[str, int]:
         """The number of entries by author."""
-        ...
 
     def postings(self, sought: TermQuery, scope: Scope, most: int) -> list[tuple[TermPlace, int]]:
         """The newest matching entries, each with its number of matches."""
-        ...
 
     def entries(self, places: Sequence[TermPlace]) -> list[TermEntry]:
         """The existing entries among these places, without their terms."""
-        ...

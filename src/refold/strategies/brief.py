@@ -45,12 +45,12 @@ from refold.core.plan import Ask
 from refold.core.shortened import shortened
 from refold.errors import Invalid
 
-# Of the free room: the part that the latest request may take if it leaves nothing for the rest.
+# Of the free room: the share of a latest request that would otherwise leave nothing for the rest.
 REQUEST_SHARE = 0.75
-# Of the input limit: the most that stays whole of excluded tools' results, and of system messages.
+# Of the input limit: the largest share of pinned results of excluded tools, and of system messages.
 EXCLUDED_SHARE, SYSTEM_SHARE = 0.25, 0.15
 
-# A setting of every call: the number of messages at the end that stay whole.
+# A setting of every call: the number of messages at the end that stay as they are.
 KEEP_RECENT = "keep_recent"
 
 Count = Callable[[Message], int]
@@ -159,7 +159,7 @@ def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
 def check_needed(name: str, settings: Mapping[str, Any], task: str) -> None:
     """Refuses a strategy without the settings it requires."""
     if name == "relevance" and not task.strip():
-        raise Invalid("relevance needs a task", hint="say what the agent works on, as the task")
+        raise Invalid("relevance needs a task", hint="set task to the agent's current work")
     if name == "relevance" and "max_tokens" not in settings:
         raise Invalid("relevance needs a size", hint="set max_tokens")
     if name == "window" and settings.get("by") == "tokens" and "max_tokens" not in settings:
@@ -188,7 +188,7 @@ def with_kept(view: View, config: Config, budget: Budget) -> View:
 
 def with_named_tail(view: View, settings: Mapping[str, Any]) -> View:
     """The page with the last messages pinned if the call names their number, `keep_recent`: they
-    stay whole even if the target is missed. The default gives way instead."""
+    stay even if the target is missed. The default is not enforced like this."""
     count: int = settings.get(KEEP_RECENT, 0)
     seqs = [slot.seq for slot in view.slots if not slot.standin]
     tail = set(seqs[-count:]) if count else set()
@@ -196,7 +196,7 @@ def with_named_tail(view: View, settings: Mapping[str, Any]) -> View:
 
 
 def _system_seqs(view: View, left: float) -> set[int]:
-    """The system messages that fit: the first, which sets the scene, and the newest."""
+    """The system messages that fit: the first one, then the newest."""
     system = [slot for slot in view.slots if slot.message.role == "system" and not slot.standin]
     held: set[int] = set()
     for slot in (*system[:1], *reversed(system[1:])):
@@ -236,8 +236,8 @@ def untouched_tokens(view: View) -> int:
 
 
 def request_excess(view: View, fixed: int, full: int) -> int:
-    """The tokens by which the latest request is too large, if the `fixed` part of the page, which
-    includes it, leaves nothing of the full page. A pinned request is never too large."""
+    """The tokens by which the latest request is too large, if the `fixed` part, which includes it,
+    exceeds the full page. A pinned request is never too large."""
     slots = [slot for slot in view.slots if slot.seq == view.request and slot.seq not in view.pins]
     if not slots or fixed <= full:
         return 0
@@ -335,7 +335,7 @@ def unfolder(known: View | Meta) -> str:
 
 def reach(view: View, handles: str, purpose: str = "") -> str:
     """`; refold_unfold #41 to read it`, or `: #41` if the model does not have that tool: a text on
-    the page must promise nothing its reader cannot do, but a person can always unfold a handle."""
+    the page must not promise anything its reader cannot do, but a person can always unfold it."""
     if not unfolder(view):
         return f": {handles}"
     return f"; {UNFOLD} {handles} {purpose}".rstrip()
@@ -390,8 +390,7 @@ def _stem_or_nothing(run: str) -> str:
 
 
 def stem(word: str) -> str:
-    """The word without its English ending, so that forms of one word are alike; not a linguist's
-    stem."""
+    """The word without its English ending, so that its forms are equal; not a linguistic stem."""
     if len(word) <= 3 or not word.isascii():
         return word
     if not word.endswith("ss"):
@@ -475,8 +474,8 @@ def prose_of(slot: Slot) -> Prose | None:
 
 
 def carried(slots: Sequence[Slot], tokens_max: int, count: Callable[[str], int]) -> Prose | None:
-    """The prose of these slots together; each has its share of the room, and the oldest go if it
-    is small."""
+    """The prose of these slots together, each with an equal share of the room; in a small room the
+    oldest are dropped."""
     all_prose = [prose for slot in slots if (prose := prose_of(slot))]
     fitting = min(len(all_prose), tokens_max // PROSE_TOKENS_MIN)
     if fitting <= 0:
@@ -487,8 +486,8 @@ def carried(slots: Sequence[Slot], tokens_max: int, count: Callable[[str], int])
 
 
 def capped(words: str, tokens_max: int, count: Callable[[str], int]) -> str:
-    """The words cut at a line, or inside the only line left, to keep to the cap: a tenth less at
-    each try."""
+    """The words, cut at a line end, or inside the last remaining line, to fit the cap; each try
+    removes a tenth."""
     lines = words.split("\n")
     while len(lines) > 1 and count("\n".join([*lines, "…"])) > tokens_max:
         tenth = -(-len(lines) // 10)  # rounded up

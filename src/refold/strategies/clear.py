@@ -14,30 +14,16 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from refold.core.laws import is_request, units
-from refold.core.model import (
-    Edit,
-    Message,
-    Replace,
-    Slot,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    View,
-)
+from refold.core.model import Edit, Message, Replace, Slot, Text, Thinking, ToolCall, ToolResult
 from refold.core.plan import Ask
 from refold.core.shortened import text_of
 from refold.strategies.brief import Brief, check_choice, check_kind, protected, reach
 
+LIMITS = {"trigger_tokens": 0, "keep": 3, "protect_tokens": 0, "total_tokens": 0}
 PRESETS: dict[str, dict[str, int]] = {
-    "": {"trigger_tokens": 0, "keep": 3, "protect_tokens": 0, "total_tokens": 0},
-    "clear_tool_uses": {
-        "trigger_tokens": 100_000,
-        "keep": 3,
-        "protect_tokens": 0,
-        "total_tokens": 0,
-    },
-    "prune": {"trigger_tokens": 0, "keep": 0, "protect_tokens": 40_000, "total_tokens": 20_000},
+    "": LIMITS,
+    "clear_tool_uses": {**LIMITS, "trigger_tokens": 100_000},
+    "prune": {**LIMITS, "keep": 0, "protect_tokens": 40_000, "total_tokens": 20_000},
 }
 CLEARED = "[cleared"
 
@@ -45,11 +31,11 @@ CLEARED = "[cleared"
 def clear(brief: Brief) -> list[Edit | Ask]:
     """Clears old tool results, and old thinking if the settings ask for it."""
     preset = brief.setting("preset", "")
-    check_choice("there is no way to clear", preset, tuple(PRESETS))
+    check_choice("unknown preset of clear:", preset, tuple(PRESETS))
     limits = {limit: brief.setting(limit, default) for limit, default in PRESETS[preset].items()}
     trigger_uses = brief.setting("trigger_uses", 0)
     thoughts = _clear_thinking(brief)
-    answered = list(uses(brief.view))
+    answered = list(uses(brief.slots))
     if trigger_uses:
         is_due = len(answered) > trigger_uses
     else:
@@ -99,7 +85,7 @@ def _is_cleared(result: ToolResult) -> bool:
 
 
 def _clear_uses(brief: Brief, old: Sequence[Use], *, is_fixed: bool) -> Iterator[Replace]:
-    """As many edits as the target needs, or edits for all uses if a preset fixes the amount."""
+    """Enough edits to reach the target, or edits of all uses if a preset fixes the amount."""
     placeholder = Text(_placeholder(brief, f"#{brief.view.head}"))
     placeholder_tokens = brief.block_tokens(Message(role="user"), placeholder)
     left = brief.excess
@@ -132,9 +118,9 @@ def _placeholder(brief: Brief, handles: str) -> str:
 
 def _input_edit(brief: Brief, use: Use) -> Replace | None:
     """Clears the input of a call if `clear_inputs` is true or names its tool."""
-    meant = brief.settings.get("clear_inputs", False)
-    is_meant = use.call.name in meant if isinstance(meant, list | tuple) else bool(meant)
-    if not is_meant or CLEARED in text_of(use.call)[:24]:
+    tools = brief.settings.get("clear_inputs", False)
+    is_chosen = use.call.name in tools if isinstance(tools, list | tuple) else bool(tools)
+    if not is_chosen or CLEARED in text_of(use.call)[:24]:
         return None
     text = f"{CLEARED}{reach(brief.view, str(use.caller.span))}]"
     if isinstance(use.call.arguments, str):  # arguments that came as JSON text stay JSON
@@ -152,10 +138,10 @@ def _input_edit(brief: Brief, use: Use) -> Replace | None:
 
 
 def _clear_thinking(brief: Brief) -> list[Edit]:
-    """Removes the thinking of all but the newest turns with any; `thinking` says how many turns
-    keep it, and 0 keeps all.
+    """Removes thinking except in the newest `thinking` turns that have any; 0 keeps all of it.
 
-    Thinking is signed, so it goes whole or not at all, and never if it is the whole message.
+    Thinking is signed, so a block is removed completely or not at all. A message of nothing but
+    thinking stays.
     """
     kept_turns = brief.setting("thinking", 0)
     if kept_turns <= 0:
@@ -173,13 +159,13 @@ def _clear_thinking(brief: Brief) -> list[Edit]:
         )
         for turn in [turn for turn in turns if turn][:-kept_turns]
         for slot in turn
-        if slot.seq not in held and _says_more(slot)
+        if slot.seq not in held and _has_other_content(slot)
         for index, block in enumerate(slot.message.blocks)
         if isinstance(block, Thinking) and block != Thinking()
     ]
 
 
-def _says_more(slot: Slot) -> bool:
+def _has_other_content(slot: Slot) -> bool:
     """Whether a message has content besides its thinking."""
     return any(
         isinstance(block, ToolCall | ToolResult)
@@ -202,14 +188,14 @@ class Use(Struct, frozen=True):
     block: int
 
 
-def uses(view: View) -> Iterator[Use]:
+def uses(slots: Sequence[Slot]) -> Iterator[Use]:
     """The answered tool uses, oldest first, of units in which every call has its result."""
-    for unit in units(view.slots):
+    for unit in units(slots):
         if len(unit) < 2:
             continue
         blocks = [
             (slot, index, block)
-            for slot in view.slots[unit.start : unit.stop]
+            for slot in slots[unit.start : unit.stop]
             for index, block in enumerate(slot.message.blocks)
         ]
         calls = {
@@ -227,8 +213,8 @@ def uses(view: View) -> Iterator[Use]:
 
 
 def result_tokens(brief: Brief, use: Use) -> int:
-    """The tokens of a result. The only block of a slot has the slot's tokens without its frame, so
-    nothing is counted."""
+    """The tokens of a result. If it is the slot's only block, its size follows from the slot's,
+    without counting."""
     message = use.answer.message
     if len(message.blocks) == 1:
         return use.answer.tokens - brief.count(Message(role=message.role))

@@ -15,18 +15,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from refold.config import Config
-from refold.core.model import (
-    Block,
-    Edit,
-    Hide,
-    Media,
-    Opaque,
-    Replace,
-    Slot,
-    Text,
-    ToolResult,
-    shows_memories,
-)
+from refold.core.model import Block, Edit, Hide, Replace, Slot, Text, ToolResult, shows_memories
 from refold.core.plan import Ask
 from refold.core.shortened import GAP, text_of
 from refold.ledger.actions import Action, actions_of, spellings_of
@@ -34,17 +23,17 @@ from refold.ledger.calls import excerpts, failed, is_cut, payload, shown_lines
 from refold.ledger.facts import CHANGES
 from refold.ledger.shell_words import END
 from refold.strategies.brief import Brief, opening, protected
-from refold.strategies.newer_text import Changed, FileChanges, FileText, file_text, stands_for
+from refold.strategies.newer_text import Changed, FileChanges, FileText, can_replace, file_text
 
 NOTICE_START = "[this earlier copy was removed: "
 NOTICE_MAX = 200
 PATH_MAX = NOTICE_MAX - 90  # of a path in a notice
 PATH_HEAD = PATH_MAX // 3
 PATH_TAIL = PATH_MAX - PATH_HEAD - 1
-SAME_CHARS = 400  # minimum size at which equal results of any tool are shown once
-LATER_MAX = 64  # later texts of one file that earlier ones are compared with
-COMPARED_MAX = 8  # of them: the most that are read to judge one earlier text
-READ_LINES_MAX = 2_000  # many read tools stop here without saying so
+SAME_CHARS = 400  # minimum size of equal results of which only one is shown
+LATER_MAX = 64  # later texts of one file that are remembered for comparison
+COMPARED_MAX = 8  # of these, the number compared with one earlier text
+READ_LINES_MAX = 2_000  # many read tools stop here without a note
 
 
 def dedup(brief: Brief) -> list[Edit | Ask]:
@@ -61,8 +50,8 @@ def dedup(brief: Brief) -> list[Edit | Ask]:
 
 
 def _hide_memories(brief: Brief) -> Iterator[Hide]:
-    """Memories shown for an earlier request leave whole: the memory still has them, and they are
-    shown again when needed."""
+    """Hides memories shown for an earlier request: they are still stored, and are shown again when
+    needed."""
     for slot in brief.slots:
         is_old = slot.seq < brief.view.request and slot.seq not in brief.view.pins
         if is_old and shows_memories(slot.message) and not slot.edits:
@@ -95,8 +84,8 @@ def _replace_copies(brief: Brief, size: int) -> Iterator[Replace]:
 
 
 def _unneeded(copies: Copies, size: int) -> Iterator[tuple[Copy, str]]:
-    """Every unneeded copy with its notice, newest first: the later copies are decided before the
-    earlier ones are judged."""
+    """Every unneeded copy with its notice, newest first: earlier copies are compared only with
+    later ones that stay."""
     remaining = _RemainingCopies(copies)
     for copy in reversed(copies.all()):
         text = copies.text(copy)
@@ -131,7 +120,7 @@ class _RemainingCopies(Struct):
         """The notice for an older copy; empty if the copy is needed."""
         covering = [other for other in self.later.get(copy.path, ()) if _covers(other, copy)]
         for other in covering[:COMPARED_MAX]:
-            if self._stands_for(other, copy):
+            if self._can_replace(other, copy):
                 # Even the latest text may leave the page, so the notice does not promise it.
                 path = copy.path
                 if len(path) > PATH_MAX:
@@ -141,16 +130,16 @@ class _RemainingCopies(Struct):
         same = self.same.get((copy.path, output))
         return f"{NOTICE_START}the same output came in full at #{same.seq}]" if same else ""
 
-    def _stands_for(self, other: Copy, copy: Copy) -> bool:
+    def _can_replace(self, other: Copy, copy: Copy) -> bool:
         """Whether a later text loses nothing of this one. After a change, the same line numbers
-        need not be the same lines; a call that writes the whole file has its text in it."""
+        need not be the same lines; a call that writes a file contains all of its text."""
         changed = self.copies.changed_between(copy, other)
         if changed.count and not other.whole:
             return False
         if other.written:
             return True
         same_lines = (other.first, other.last) == (copy.first, copy.last)
-        return stands_for(self._file_text(other), self._file_text(copy), changed, same_lines)
+        return can_replace(self._file_text(other), self._file_text(copy), changed, same_lines)
 
     def _file_text(self, copy: Copy) -> FileText:
         if copy not in self.file_texts:
@@ -275,8 +264,7 @@ class Copies:
 def _is_text(block: Block) -> bool:
     """Whether a block is text only; the stub of an artifact is not the artifact's text."""
     if isinstance(block, ToolResult):
-        has_media = any(isinstance(part, Media | Opaque) for part in block.content)
-        return not block.artifact and not has_media
+        return not block.artifact and all(isinstance(part, Text) for part in block.content)
     return isinstance(block, Text)
 
 

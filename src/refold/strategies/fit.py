@@ -1,11 +1,11 @@
-"""No dead end: whatever is too large for the window is cut in the middle, with a note that says how
-to read all of it.
+"""The last resort: blocks too large for the window are cut in the middle, with a note on how to
+read the original.
 
-The last rung, so its target is the hard limit. It cuts the largest blocks down to one common size:
-tool results first, then call arguments, then texts; the first and the latest request if one alone
-fills a quarter of the limit. If gentle cuts are not enough, the oldest units are hidden as well,
-which is better than cutting everything to pieces, and the rest is cut harder, requests of any size
-last, down to stubs. Pinned units are never touched. Neighbour: `hide` is the rung before this one.
+As the last rung, it aims at the hard limit. It cuts the largest blocks down to one common size:
+tool results first, then call arguments, then texts, then the first and the latest request if one
+alone fills a quarter of the limit. If gentle cuts are not enough, the oldest units are hidden as
+well, which is better than cutting everything to pieces, and the rest is cut harder, requests of any
+size last, down to stubs. Pinned units are never touched. Neighbour: `hide` is the rung before it.
 """
 
 from __future__ import annotations
@@ -17,31 +17,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.budget import page_tokens
-from refold.core.model import (
-    Block,
-    Edit,
-    Hide,
-    Media,
-    Opaque,
-    Replace,
-    Slot,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from refold.core.model import Block, Edit, Hide, Replace, Slot, Text, Thinking, ToolCall, ToolResult
 from refold.core.plan import Ask
 from refold.core.shortened import shortened, text_of
 from refold.strategies.brief import Brief, reach, tokens_of, with_units
 from refold.strategies.hide import first_request, hide, is_notice, reaches_over
 
-RESULTS, CALLS, TEXTS, REST, KEPT, SMALL_KEPT = range(6)  # the turns: the order of cutting
+# The order of cutting: each block has its turn.
+RESULTS, CALLS, TEXTS, REST, KEPT, SMALL_KEPT = range(6)
+TURNS: dict[type[Block], int] = {ToolResult: RESULTS, ToolCall: CALLS, Text: TEXTS}
 GENTLE_TOKENS, HARSH_TOKENS = 512, 64
 HEAD_SHARE = 0.6
 TRIES = 4
 REASON = "cut to fit"
 
-Cuts = dict[tuple[int, int], tuple[Edit, int]]  # by seq and block: the edit, and what it frees
+Cuts = dict[
+    tuple[int, int], tuple[Edit, int]
+]  # by seq and block: the edit, and the tokens it frees
 
 
 class Piece(Struct, frozen=True):
@@ -116,11 +108,11 @@ def _all_pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
         if slot.seq in fixed or is_notice(slot):
             continue
         blocks = slot.message.blocks
-        # Thinking only goes whole, and not if the message would be left empty.
+        # Thinking is removed completely or not at all, and never if the message would be empty.
         has_text = any(text_of(block) for block in blocks if not isinstance(block, Thinking))
         for index, tokens in enumerate(_block_sizes(brief, slot)):
             if has_text or not isinstance(blocks[index], Thinking):
-                turn = _turn(blocks[index])
+                turn = TURNS.get(type(blocks[index]), REST)
                 # Results next to a request are not part of it.
                 if slot.seq in task and turn != RESULTS:
                     turn = KEPT if slot.tokens > huge else SMALL_KEPT
@@ -128,21 +120,9 @@ def _all_pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
     return sorted(found, key=lambda piece: -piece.tokens)
 
 
-def _turn(block: Block) -> int:
-    match block:
-        case ToolResult():
-            return RESULTS
-        case ToolCall():
-            return CALLS
-        case Text():
-            return TEXTS
-        case Thinking() | Media() | Opaque():
-            return REST
-
-
 def _block_sizes(brief: Brief, slot: Slot) -> list[int]:
-    """The tokens of each block of a slot: exact for a single block, and where the size does not
-    follow from the text; else the slot's tokens divided by characters."""
+    """The tokens of each block of a slot: exact for a single block and for blocks other than text;
+    else the slot's tokens, divided in proportion to characters."""
     blocks = slot.message.blocks
     if len(blocks) == 1:
         return [slot.tokens]
@@ -209,8 +189,8 @@ def _lower(brief: Brief, group: Sequence[Piece], wanted: int, floor: int) -> Cut
 
 
 def common_size(sizes: Sequence[int], wanted: int) -> int:
-    """The size to which the larger blocks must come down to lose the wanted tokens together; at
-    least 0. `sizes` fall."""
+    """The size to which the larger blocks must be cut to free the wanted tokens together; at least
+    0. `sizes` are in descending order."""
     total = 0
     for count, size in enumerate(sizes, 1):
         total += size
@@ -224,7 +204,7 @@ def common_size(sizes: Sequence[int], wanted: int) -> int:
 
 
 def _cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
-    """The edit that brings a piece to this size, and the tokens it frees: the head and the tail of
+    """The edit that cuts a piece to this size, and the tokens it frees: the head and the tail of
     its text with a note between them, or a stub if a note does not fit."""
     original, span = piece.original, str(piece.slot.span)
     size = brief.block_tokens(piece.slot.message, original)
@@ -267,5 +247,4 @@ def _size_after(brief: Brief, piece: Piece, edit: Hide | Replace) -> int:
     """The size of the piece as the edit leaves it."""
     if isinstance(edit, Hide):
         return brief.block_tokens(piece.slot.message, Text(edit.notice))
-    left = shortened(piece.original, edit)
-    return brief.block_tokens(piece.slot.message, left)
+    return brief.block_tokens(piece.slot.message, shortened(piece.original, edit))

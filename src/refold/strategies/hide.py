@@ -1,12 +1,12 @@
-"""Truncation: the oldest whole units leave the page, and one notice says how many went and how to
-read them.
+"""Truncation: the oldest units leave the page, and one notice gives their number and how to read
+them.
 
 Without a preset it hides just enough to reach the target. A preset fixes the amount instead:
 `none`, `lastTwo`, `half`, `quarter`, `auto`, `condense`, or a `fraction`. The opening (first
 request and its plain reply), pins, the latest request and the newest unit stay. `hide_span` hides
-messages chosen by a person. Messages go in runs, each by its span; one run carries the notice,
-which takes in the notices of earlier truncations. Neighbours: `window` and `importance` choose
-differently and hide through `hide_edits`; `compaction.planning` makes a plan of `hide_span`.
+messages chosen by a person. Messages are hidden in runs, each by its span; one run carries the
+notice, which absorbs the notices of earlier truncations. Neighbours: `window` and `importance`
+choose differently and hide through `hide_edits`; `compaction.planning` makes a plan of `hide_span`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,7 @@ from refold.core.laws import calls_of, is_request, results_of, units
 from refold.core.model import Edit, Hide, Slot, Span, View
 from refold.core.plan import Ask
 from refold.errors import Invalid, NotFound
-from refold.strategies.brief import (
-    Brief,
-    check_choice,
-    first_text,
-    protected,
-    reach,
-    run_tokens,
-    tokens_of,
-)
+from refold.strategies.brief import Brief, check_choice, first_text, protected, reach, run_tokens
 
 PRESETS = ("none", "lastTwo", "half", "quarter", "auto", "condense")
 REASON = "hidden by hand"
@@ -42,7 +34,7 @@ def hide(brief: Brief) -> list[Edit | Ask]:
     """Hides the oldest units until the target is met, or the amount that the settings fix."""
     view = brief.view
     preset, fraction = brief.setting("preset", ""), brief.setting("fraction", 0.0)
-    check_choice("there is no truncation", preset, ("", *PRESETS))
+    check_choice("unknown preset of hide:", preset, ("", *PRESETS))
     if not 0 <= fraction <= 1:
         raise Invalid(f"a fraction of {fraction}", hint="give a number from 0 to 1")
     if "fraction" in brief.settings:
@@ -51,9 +43,12 @@ def hide(brief: Brief) -> list[Edit | Ask]:
         hidden, reason = _oldest(brief), "oldest first"
     else:
         if preset == "auto":
-            preset = auto_preset(brief)
+            tokens = round(view.tokens * brief.budget.factor)
+            preset = preset_for(tokens, brief.budget.compact_at)
         elif preset == "condense":
-            preset = condense_preset(view)
+            # The last pair stays if it ends with the assistant's words about the removed messages.
+            ends_with_reply = view.slots and view.slots[-1].message.role == "assistant"
+            preset = "lastTwo" if ends_with_reply else "none"
         hidden, reason = _by_preset(view, preset), f"truncation {preset}"
     return hide_edits(brief, hidden, lambda _: reason)
 
@@ -62,7 +57,7 @@ def hide(brief: Brief) -> list[Edit | Ask]:
 
 
 def staying(view: View, page_units: Sequence[range]) -> set[int]:
-    """The indices that no truncation takes: system slots at the front, the first request, and
+    """The indices that no truncation removes: system slots at the front, the first request, and
     protected slots."""
     slots = view.slots
     held = protected(view)
@@ -81,7 +76,7 @@ def first_request(slots: Sequence[Slot]) -> int:
 
 
 def newest_work(view: View, page_units: Sequence[range]) -> range:
-    """The newest unit if it is a tool use: the agent is in the middle of it, so no preset takes
+    """The newest unit if it is a tool use: the agent is in the middle of it, so no preset removes
     it."""
     newest = page_units[-1] if page_units else range(0)
     messages = [view.slots[index].message for index in newest]
@@ -93,8 +88,8 @@ def newest_work(view: View, page_units: Sequence[range]) -> range:
 
 
 def _oldest(brief: Brief) -> set[int]:
-    """The oldest units that must go for the page to meet the target with a notice on it, in
-    tokens and, if there are too many, in messages."""
+    """The oldest units to remove for the page, with a notice on it, to meet the target in tokens
+    and, if there are too many, in messages."""
     slots = brief.slots
     left = brief.excess + notice_tokens(brief, _HANDLES_EXPECTED)
     left -= shown_notice_tokens(slots)
@@ -108,11 +103,11 @@ def _oldest(brief: Brief) -> set[int]:
 
 
 def oldest_units(view: View) -> list[range]:
-    """The units that may go, in the order of their removal: messages, then summaries, then a first
+    """The removable units, in the order of their removal: messages, then summaries, then a first
     reply with tools.
 
-    A summary is the last trace of its messages, so it outlives other messages; a plain first reply
-    always stays.
+    A summary is the last trace of its messages, so it is removed after other messages; a plain
+    first reply always stays.
     """
     slots, page_units = view.slots, units(view.slots)
     stays = staying(view, page_units)
@@ -160,20 +155,9 @@ def truncation_range(
     return 2, max(end, 1)
 
 
-def auto_preset(brief: Brief) -> str:
-    """A quarter stays if even half the page is above the limit, as after a switch to a smaller
-    window."""
-    return preset_for(round(brief.view.tokens * brief.budget.factor), brief.budget.compact_at)
-
-
-def condense_preset(view: View) -> str:
-    """The last pair stays if it ends with the assistant's words, which then represent the removed
-    messages; else nothing stays."""
-    slots = view.slots
-    return "lastTwo" if slots and slots[-1].message.role == "assistant" else "none"
-
-
 def preset_for(total: int, limit: int) -> str:
+    """The preset for `auto`: a quarter stays if even half the page is above the limit, as after a
+    switch to a smaller window."""
     return "quarter" if total > 2 * limit else "half"
 
 
@@ -223,8 +207,8 @@ def _whole_units(view: View, start: int, stop: int) -> set[int]:
 def hide_span(brief: Brief, span: Span) -> list[Edit | Ask]:
     """The edit that takes these messages off the page.
 
-    Tool pairs and summaries go whole, so more may leave than was named; the reason says what. Pins
-    and the latest request are refused, by name.
+    Tool pairs and summaries are hidden completely, so more messages may leave than were named; the
+    reason lists them. Pins and the latest request are refused.
     """
     view = brief.view
     run = _run_of(view, span)
@@ -238,7 +222,7 @@ def hide_span(brief: Brief, span: Span) -> list[Edit | Ask]:
     added = [slot for slot in slots if slot.seq < span.first or slot.last > span.last]
     reason = REASON
     if added:
-        reason += f", with what belongs to it: {', '.join(str(slot.span) for slot in added)}"
+        reason += f", with related messages: {', '.join(str(slot.span) for slot in added)}"
     edit = Hide(batch=brief.batch, span=full_span, notice=notice if fits else "", reason=reason)
     return [edit]
 
@@ -280,8 +264,8 @@ def _check_free(view: View, run: range) -> None:
 
 
 def notice_of(view: View, count: int, spans: Sequence[Span]) -> str:
-    """One sentence: how many messages are hidden, and the handles that unfold them; one handle for
-    all if there are many."""
+    """One sentence with the number of hidden messages and the handles that unfold them; one handle
+    for all if there are many."""
     if len(spans) > SPANS_NAMED:
         spans = [Span(spans[0].first, spans[-1].last)]
     handles = ", ".join(map(str, spans))
@@ -299,7 +283,7 @@ def notice_tokens(brief: Brief, handles: int) -> int:
 
 def shown_notice_tokens(slots: Iterable[Slot]) -> int:
     """The size of the notices among these slots, which a new one replaces."""
-    return tokens_of([slot for slot in slots if is_notice(slot)])
+    return sum(slot.tokens for slot in slots if is_notice(slot))
 
 
 def is_notice(slot: Slot) -> bool:
@@ -312,8 +296,8 @@ def is_notice(slot: Slot) -> bool:
 
 
 def hide_edits(brief: Brief, hidden: set[int], reason: Callable[[range], str]) -> list[Edit | Ask]:
-    """The edits that hide these slots: one per run, each with its reason, one notice for all,
-    earlier notices taken in.
+    """The edits that hide these slots: one per run, each with its reason, and one notice for all,
+    which absorbs earlier notices.
 
     Empty if no run is large enough to carry the notice: hiding would then cost more than it frees.
     """
@@ -344,7 +328,7 @@ def hide_edits(brief: Brief, hidden: set[int], reason: Callable[[range], str]) -
 
 
 def _message_count(brief: Brief, slot: Slot) -> int:
-    """The number of messages that a slot stands for. Only a summary needs the log to know."""
+    """The number of messages that a slot represents. Only for a summary, the log is read."""
     if not slot.standin:
         return 1
     if notice := _NOTICE.match(first_text(slot)):
@@ -371,8 +355,8 @@ def _united(spans: Sequence[Span]) -> list[Span]:
 
 
 def runs_of(view: View, indices: set[int]) -> list[range]:
-    """The slots as runs of neighbours. A run with a span that would reach over a visible slot is
-    left out: a summary can cover a span in which something was kept."""
+    """The slots as runs of neighbours, without runs whose span would cover a visible slot after
+    them: a summary can cover a span in which a message was kept."""
     runs: list[range] = []
     for index in sorted(indices):
         if runs and runs[-1].stop == index:
@@ -383,7 +367,7 @@ def runs_of(view: View, indices: set[int]) -> list[range]:
 
 
 def reaches_over(view: View, run: range) -> bool:
-    """Whether hiding the run by its span would also take a slot after it."""
+    """Whether hiding the run by its span would also hide a slot after it."""
     last = view.slots[run.stop - 1].last
     for slot in view.slots[run.stop :]:
         if slot.seq > last:

@@ -1,12 +1,12 @@
-"""Levels of detail: the newest messages whole, a paragraph for each part before them, and a line
+"""Levels of detail: the newest messages verbatim, a paragraph for each part before them, and a line
 for each of the oldest parts.
 
-A part is a few turns, cut at seams. The part with the seq `focus` always has a paragraph; so have
-others, the newest first, as far as the target leaves room. The rest have a line, many lines in one
+A part is a few turns, cut at seams. The part with the seq `focus` always has a paragraph; so do
+others, newest first, as far as they fit under the target. The rest have a line, many lines in one
 summary, followed by binding facts: rules, decisions, open to-dos. Every line begins with the handle
 that unfolds the part. A paragraph becomes a line when the page is full again, and a line stays a
-line unless it is in focus: a summary cannot be split, so the paragraph is put among its lines, if
-the page still gets shorter. If lines alone fill the room, neighbouring parts are merged.
+line unless it is in focus: a summary cannot be split, so the paragraph is inserted among its lines,
+if the page still gets shorter. If lines alone fill the room, neighbouring parts are merged.
 Neighbours: `summarize` makes one summary with the ledger, `gist` chooses lines of the messages.
 """
 
@@ -48,7 +48,7 @@ class _Part(Struct, frozen=True, kw_only=True):
     binding: tuple[Fact, ...]
     shown_tokens: int
     paragraph_tokens: int
-    is_inside: bool  # a summary on the page covers more than this part, which has a line there
+    is_inside: bool  # True if a summary on the page covers more than this part
 
     @property
     def span(self) -> Span:
@@ -90,7 +90,7 @@ def _covers(brief: Brief) -> list[list[Slot]]:
 
 
 def _parts(brief: Brief, run: Sequence[Slot]) -> Run:
-    """The parts of a run, from its beginning on: the same messages make the same parts."""
+    """The parts of a run, from its beginning: the same messages always form the same parts."""
     messages: list[Slot] = []
     for slot in run:
         messages += brief.originals(slot.span) if slot.standin else (slot,)
@@ -134,15 +134,15 @@ def _part(brief: Brief, messages: Sequence[Slot], run: Sequence[Slot]) -> _Part:
         shown=shown,
         line=_line(brief, messages, facts),
         paragraph=paragraph,
-        binding=tuple(fact for fact in facts if _binds(fact)),
+        binding=tuple(filter(_is_binding, facts)),
         shown_tokens=tokens_of(shown),
         paragraph_tokens=brief.text_tokens(paragraph),
         is_inside=any(slot.seq < first or slot.last > last for slot in shown),
     )
 
 
-def _binds(fact: Fact) -> bool:
-    """Whether a fact stays valid from there on, however old it is."""
+def _is_binding(fact: Fact) -> bool:
+    """Whether a fact stays valid from then on, regardless of its age."""
     return fact.kind in ("constraint", "decision") or (fact.kind, fact.state) == ("todo", "open")
 
 
@@ -210,8 +210,8 @@ def _tokens(brief: Brief, runs: Sequence[Run], detailed: Set[Span]) -> int:
 
 
 def _grows(brief: Brief, runs: Sequence[Run], detailed: Set[Span]) -> bool:
-    """Whether a paragraph among lines makes their summary as long as the slots it covers, which no
-    edit may do."""
+    """Whether a paragraph among lines makes their summary as long as the slots it covers, which is
+    not allowed."""
     for group in (group for run in runs for group in _groups(run, detailed)):
         if any(part.is_inside and part.span in detailed for part in group):
             shown = {slot.seq: slot for part in group for slot in part.shown}.values()
@@ -243,7 +243,7 @@ def _is_apart(part: _Part, detailed: Set[Span]) -> bool:
 
 
 def _edits(brief: Brief, run: Run, detailed: Set[Span], known: list[Fact]) -> Iterator[Summarize]:
-    """The summaries of a run, without those that the page shows already."""
+    """The summaries of a run, except those already on the page."""
     for group in _groups(run, detailed):
         first = group[0]
         is_apart = _is_apart(first, detailed)

@@ -2,7 +2,7 @@
 by value per token.
 
 `importance` frees the tokens above the target, or every unit below a `threshold`; `relevance` does
-the same to a size of its own for a task. The `rest` is hidden, or summarized. `explain` gives every
+the same down to its own size, for a task. The `rest` is hidden or summarized. `explain` gives every
 score with its factors: the speaker, the position (not the clock), decisions, plans and errors,
 later uses of its names, the user's emphasis, success of tools, words of the task, and repetition.
 Neighbours: `hide` hides with one notice, `summarize` makes the asks, `brief.words` has the words of
@@ -50,7 +50,7 @@ THRESHOLD = 0.6
 DIGITS = 6  # of a score: differences after them come from adding floats
 REASON = "least important"
 RESTS = ("hide", "summarize")
-SCORES_TOLD = 200  # scores of a run that are listed; a longer run has its range
+SCORES_LISTED = 200  # scores of one run; a longer run has their range instead
 # Added to every unit's size, so that many tiny messages do not push out a substantial one.
 UNIT_TOKENS = 32
 _HANDLES_EXPECTED = 4  # in the notice, when its size must be known before it is written
@@ -85,14 +85,14 @@ def importance(brief: Brief) -> list[Edit | Ask]:
 
 
 def relevance(brief: Brief) -> list[Edit | Ask]:
-    """`importance` for a task, to a size: both must be given."""
+    """`importance` for a given task and size; both are required."""
     check_needed("relevance", brief.settings, brief.task)
     return importance(brief)
 
 
 def explain(brief: Brief) -> list[Score]:
-    """Every message of the page with its score, its factors, and whether it would go. Changes
-    nothing."""
+    """Every message of the page with its score, its factors, and whether it would be hidden.
+    Changes nothing."""
     page_units = units(brief.slots)
     factors = factors_of(brief, page_units)
     values = weighed(factors, _weights(brief))
@@ -114,8 +114,8 @@ def _weights(brief: Brief) -> dict[str, float]:
     overrides = brief.setting("weights", {})
     is_valid = all(isinstance(weight, int | float) and weight >= 0 for weight in overrides.values())
     if not is_valid or not overrides.keys() <= WEIGHTS.keys():
-        hint = "known: " + ", ".join(WEIGHTS) + "; numbers, none below 0"
-        raise Invalid(f"weights are {shown(overrides)}", hint=hint)
+        hint = f"use non-negative numbers for: {', '.join(WEIGHTS)}"
+        raise Invalid(f"invalid weights: {shown(overrides)}", hint=hint)
     weights: dict[str, float] = {**WEIGHTS, **overrides}
     if not brief.task.strip():
         weights["keywords"] = 0.0  # no task, no keywords to match
@@ -126,7 +126,7 @@ def _weights(brief: Brief) -> dict[str, float]:
 def _is_summarized(brief: Brief) -> bool:
     """Whether removed messages are summarized, and not hidden."""
     rest: str = brief.setting("rest", "hide")
-    check_choice("the rest is", rest, RESTS)
+    check_choice("unknown value of rest:", rest, RESTS)
     return rest == "summarize"
 
 
@@ -139,7 +139,7 @@ def _reason(view: View, values: Sequence[float], run: range) -> str:
     lowest, highest = min(scores.values()), max(scores.values())
     if len(scores) == 1:
         return f"{REASON} ({lowest:.2f})"
-    if len(scores) > SCORES_TOLD:
+    if len(scores) > SCORES_LISTED:
         return f"{REASON} ({lowest:.2f} to {highest:.2f})"
     return f"{REASON} ({', '.join(f'#{seq} {score:.2f}' for seq, score in scores.items())})"
 
@@ -171,15 +171,15 @@ def _indices_to_hide(
 
 
 def _value(values: Sequence[float], unit: range) -> float:
-    """The value of a unit's best message: a call goes or stays with its result."""
+    """The value of a unit's best message: a call and its result stay or leave together."""
     return max(values[unit.start : unit.stop])
 
 
 def _crowded_out(
     brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]
 ) -> list[range]:
-    """The units that do not fit: the newest get room first, then the best by value per token, of
-    two alike the older."""
+    """The units that do not fit: the newest get room first, then the best by value per token; ties
+    go to the older."""
     view = brief.view
     sizes = {unit: run_tokens(view.slots, unit) for unit in (*older, *recent)}
     total = sum(sizes.values())
@@ -188,7 +188,7 @@ def _crowded_out(
     room = slots_max - view.slot_tokens + total
     if room >= total:
         return []
-    # The stand-in is a summary, or a notice that takes in earlier notices.
+    # The stand-in is a summary, or a notice that absorbs earlier notices.
     if _is_summarized(brief):
         room -= cap_tokens(brief.budget.window)
     else:
@@ -279,7 +279,7 @@ def weighed(factors: Mapping[str, Sequence[float]], weights: Mapping[str, float]
 def _references(
     page_units: Sequence[range], names: Sequence[set[str]]
 ) -> tuple[list[float], list[float]]:
-    """For each message how much later messages use its names, and whether the newest units do."""
+    """For each message, how often later units use its names, and whether the newest ones do."""
     references, still_open = [0.0] * len(names), [0.0] * len(names)
     used: dict[str, int] = {}
     newest: set[str] = set()
@@ -297,9 +297,9 @@ def _references(
 
 
 def _novelty(texts: Sequence[str], worked: Sequence[float]) -> list[float]:
-    """0 for a text that a later message repeats, else 1. The output of a failed tool never
-    devalues the same text of one that worked: it is itself the unneeded one."""
-    best: dict[str, int] = {}  # for every text its last message, among those that worked best
+    """0 for a text that a later message repeats, else 1. Of equal outputs of a failed and a
+    successful tool, the failed one gets 0, even if it is later."""
+    best: dict[str, int] = {}  # for each text, the last of its most successful messages
     for index, text in enumerate(texts):
         if worked[index] >= worked[best.get(text, index)]:
             best[text] = index
@@ -316,7 +316,7 @@ def text_looked_at(message: Message) -> str:
 
 
 def marks(lower: str) -> float:
-    """Whether a text has a decision, a plan or an error, in this order of value."""
+    """The worth of a text with a decision, a plan or an error, in descending order; else 0."""
     for phrases, worth in ((DECISIONS, 1.0), (PLANS, 0.8), (ERRORS, 0.6)):
         if any(phrase in lower for phrase in phrases):
             return worth
@@ -324,7 +324,7 @@ def marks(lower: str) -> float:
 
 
 def emphasis(role: Role, text: str) -> float:
-    """Whether a user stressed something: 1 for a phrase, 0.5 for an exclamation mark or a word in
+    """The emphasis of a user: 1 for a stressing phrase, 0.5 for an exclamation mark or a word in
     capitals; 0 for any other role."""
     if role != "user":
         return 0.0

@@ -2,9 +2,9 @@
 words of the task.
 
 The lines are the original's own, by number, so nothing is reworded, and every gap says how many
-lines it leaves out. Only results before the tail, the largest first, until the target is met; one
-giant line is left to `fit`. Neighbours: `clear` removes results whole and finds the tool uses;
-`brief.words` has the words of the task.
+lines it leaves out. Results before the tail are shortened, the largest first, until the target is
+met; a single giant line is left to `fit`. Neighbours: `clear` empties results and finds the tool
+uses; `brief.words` splits the task into words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MARKERS = (
     "assert",
 )
 HITS_PER_WORD = 24
-WORTH = 0.75  # of a result: with more needed lines than this, it is left whole
+WORTH = 0.75  # of a result: with a larger share of needed lines, it stays complete
 
 
 def keep(brief: Brief) -> list[Edit | Ask]:
@@ -71,21 +71,20 @@ def _largest_uses(brief: Brief) -> list[tuple[int, Use]]:
     held = protected(brief.view)
     sized = [
         (result_tokens(brief, use), use)
-        for use in uses(brief.view)
+        for use in uses(brief.slots)
         if use.answer.seq < tail_seq
         and use.answer.seq not in held
         and use.call.name not in brief.config.exclude_tools
     ]
-    large = [(tokens, use) for tokens, use in sized if tokens >= smallest and _is_plain(use)]
+    large = [
+        (tokens, use)
+        for tokens, use in sized
+        if tokens >= smallest
+        # Lines are numbered in the original, so an edited result cannot be shortened further.
+        and use.block not in [applied.block for applied in use.answer.edits]
+        and all(isinstance(part, Text) for part in use.result.content)
+    ]
     return sorted(large, key=lambda sized: (-sized[0], sized[1].answer.seq, sized[1].block))
-
-
-def _is_plain(use: Use) -> bool:
-    """Whether the result is unedited text: lines are numbered in the original, and media have
-    none."""
-    if use.block in [applied.block for applied in use.answer.edits]:
-        return False
-    return all(isinstance(part, Text) for part in use.result.content)
 
 
 # --- lines ---

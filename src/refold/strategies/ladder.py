@@ -2,8 +2,8 @@
 
 Every rung sees the page as the rungs before it would leave it. Its edits are sized here, tried on a
 copy of the fold, and dropped if they do not make the page smaller. A failing rung, or one with an
-invalid answer, is skipped, and its step says why. After a summary the last rung is the last resort:
-it runs only if the page would be compacted again at once, and takes no more than that needs,
+invalid answer, is skipped, and its step has the reason. After a summary the last rung is the last
+resort: it runs only if the page would be compacted again at once, and removes no more than needed,
 because the summary was just paid for. The result is one list of proposals, one batch. Neighbours:
 `brief` has the input and the checks of a strategy, `compaction.planning` climbs.
 """
@@ -68,8 +68,8 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
 
 
 def is_lossless_enough(brief: Brief, done: Climb, page: View) -> bool:
-    """Whether removing duplicates made so much room that nothing need be lost, and no model be
-    asked."""
+    """Whether removing duplicates made enough room, so that nothing has to be lost and no model
+    has to be asked."""
     lossless = all(step.strategy in LOSSLESS for step in done.steps if step.edits)
     return lossless and page.tokens <= brief.lossless_enough
 
@@ -80,8 +80,8 @@ def brief_for(brief: Brief, name: str, view: View) -> Brief:
     if name not in (LAST_RUNG, NATIVE) and not brief.is_chosen:
         page = with_kept(view, brief.config, brief.budget)
     if name in BY_TOKENS and brief.messages_max:
-        # Only messages are too many: the newest stay as if pinned, as many as are allowed beside
-        # the stand-ins for the rest.
+        # There are too many messages, not too many tokens: the newest are pinned, up to the allowed
+        # number without the stand-ins for the rest.
         tail = page.slots[max(0, len(page.slots) - brief.messages_max + STANDINS) :]
         page = replace(page, pins=page.pins | {slot.seq for slot in tail})
     page = with_named_tail(page, brief.settings)
@@ -177,7 +177,7 @@ def _try_edits(
             if is_smaller and after.add(trial, edit):
                 accepted.append(Proposal(edit, tokens))
     except (LookupError, ValueError, OverflowError) as error:
-        # Of the right types, but of nothing on this page.
+        # A valid edit, but of nothing on this page.
         return [], state, f"failed: {failure(error)}"
     may_cover = any(proposal.edit.purpose == NATIVE for proposal in accepted)
     faults = _new_faults(state, after, may_cover_request=may_cover) if accepted else set()

@@ -1,5 +1,5 @@
-"""The cut of a page for a compaction by the provider: everything up to a seam goes, and the rest
-stays as it was sent, thinking included.
+"""The cut of a page for a compaction by the provider: everything before a seam is removed, and the
+rest stays as it was sent, thinking included.
 
 The provider's summary comes first on the page, so the cut starts at the first message. A cut is
 legal if the roles on both sides differ, no call is open across it, and neither side depends on the
@@ -21,8 +21,8 @@ from refold.core.plan import Ask
 from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.gist import gist_of
 
-TAIL = 0.5  # of the room that the target leaves: the part that stays as it was sent
-WORTH_TOKENS = 1_000  # less than this is not worth a call
+TAIL = 0.5  # of the room under the target: the part that stays as it was sent
+WORTH_TOKENS = 1_000  # a smaller span is not worth a call
 
 
 def native(brief: Brief) -> list[Edit | Ask]:
@@ -72,7 +72,7 @@ def _separates(slots: Sequence[Slot], first: int, at: int) -> bool:
 
 
 def _has_content(slot: Slot) -> bool:
-    """An empty message may not be sent."""
+    """Whether a message can be sent: providers refuse empty ones."""
     return any(not isinstance(block, Text) or block.text.strip() for block in slot.message.blocks)
 
 

@@ -5,8 +5,8 @@ Files do not lose lines on their own. Without a change in between, the later tex
 line of the earlier one, or be another version of about the same size. After a change, missing lines
 must be explained: by new lines, by the text that the change removed, or because the change itself
 has the new text. So a failed, empty or cut read never replaces the file. In doubt, both stay.
-Change sizes are summed up once per file, so any stretch of them is a subtraction; only its last few
-changes are read. Neighbour: `dedup` collects the texts and the changes.
+Change sizes are prefix sums per file, so any stretch of changes is a subtraction; only the last few
+are read. Neighbour: `dedup` collects the texts and the changes.
 """
 
 from __future__ import annotations
@@ -53,15 +53,20 @@ def file_text(shown: str, cut: bool) -> FileText:
     return FileText(text, Counter(line for line in lines if line), cut)
 
 
-def stands_for(later: FileText, earlier: FileText, changed: Changed, same_lines: bool) -> bool:
+def can_replace(later: FileText, earlier: FileText, changed: Changed, same_lines: bool) -> bool:
     """Whether nothing is lost if only the later text is shown. `changed` has the changes of the
-    file between the two; `same_lines` means that both were to show the same line range."""
+    file between the two; `same_lines` is True if both were asked for the same line range."""
     lost = earlier.lines - later.lines
     if earlier.cut:
-        # The mark in an incomplete text and the lines it broke are not missed.
-        whole = {at: n for at, n in lost.items() if not is_cut(at) and at not in later.text}
-        lost = Counter(whole)
-    if not lost or (not same_lines and _is_note(lost, earlier)):
+        # The mark in an incomplete text, and the lines it broke, do not count as lost.
+        kept = {line: n for line, n in lost.items() if not is_cut(line) and line not in later.text}
+        lost = Counter(kept)
+    if not lost:
+        return True
+    last = earlier.text.rstrip().rsplit("\n", 1)[-1].strip()
+    # A tool's note below a part of a file, in brackets: how much more there is.
+    is_note = [*lost.elements()] == [last] and _NOTE.fullmatch(last) is not None
+    if is_note and not same_lines:
         return True
     if len(later.text) >= VERSION_SHARE * len(earlier.text):
         if len(set(_words(earlier.text))) < WORDS_MIN:
@@ -75,13 +80,6 @@ def stands_for(later: FileText, earlier: FileText, changed: Changed, same_lines:
     if changed.takes_freely and 2 * _size(lost) < _size(earlier.lines):
         return True
     return bool(changed.count) and _size(lost) <= changed.given_chars + TAKEN_SLACK
-
-
-def _is_note(lost: Counter[str], earlier: FileText) -> bool:
-    """Whether the only missing line is a tool's note below a part of a file, in brackets: how much
-    more there is."""
-    last = earlier.text.rstrip().rsplit("\n", 1)[-1].strip()
-    return [*lost.elements()] == [last] and _NOTE.fullmatch(last) is not None
 
 
 def _has_in_common(later: FileText, earlier: FileText) -> bool:
@@ -168,7 +166,7 @@ def _takes_freely(change: Action) -> bool:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Every text inside of arguments."""
+    """Every text in the arguments of a call."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -4,10 +4,10 @@ by a writer.
 The last `keep` messages stay (from a seam on), and so do the latest request, pins and system
 messages at the front; the spans between them become asks. A draft has a heading and the ledger of
 the whole conversation so far, so it is complete without prose. An earlier summary is covered by the
-next one, which carries on its counts, facts and prose; if room is short, the ledger gives way
-first. Without a writer the ledger has all the room that the target leaves. Neighbours: `gist`
-chooses lines instead; `core.shortened` shows prose; `compaction.summary_text` and `writer.asker`
-get new prose.
+next one, which takes over its counts, facts and prose; if room is short, the ledger is shortened
+first. Without a writer the ledger gets all the room under the target. Neighbours: `gist` chooses
+lines instead; `core.shortened` shows prose; `compaction.summary_text` and `writer.asker` get new
+prose.
 """
 
 from __future__ import annotations
@@ -21,15 +21,7 @@ from refold.core.model import Edit, Fact, Prose, Slot, Span, Summarize, View
 from refold.core.plan import Ask
 from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
-from refold.ledger.ledger import (
-    Used,
-    facts_of,
-    files_in_work,
-    ledger_lines,
-    merged,
-    noted,
-    tools_used,
-)
+from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged, noted, tools_used
 from refold.strategies.brief import (
     UNFOLD,
     Brief,
@@ -49,10 +41,10 @@ DRAFT_SHARE = 0.9  # of the replaced messages: a draft must make the page shorte
 # Of a draft: the limit of carried prose; the rest always belongs to the ledger.
 CARRIED_SHARE = 0.8
 NEW_PROSE_TOKENS = 200  # reserved for a writer's new words beside carried prose
-# Not reserved for first words if the ledger had less than this: it covers a short span alone.
+# The ledger gets this much before room is reserved for a first prose: it covers a short span alone.
 LEDGER_TOKENS_MIN = 400
-RAW_MIN = 2  # messages without a summary: fewer are not worth one
-RAW_MIN_AGAIN = 3  # and fewer than this are not worth another one
+RAW_MIN = 2  # minimum of unsummarized messages for a first summary
+RAW_MIN_AGAIN = 3  # the same for a further summary
 TOOLS_SHOWN = 12
 SHARE_MAX = 0.7  # of the replaced messages: the limit of a summary with new prose
 FRAME_TOKENS = 60  # the heading and the marks around prose
@@ -74,7 +66,7 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
 
 
 def _fewest(brief: Brief, usual: int) -> int:
-    """The number of new messages worth a summary: any if the call says how many stay."""
+    """The minimum of new messages for a summary: 1 if the call itself sets `keep`."""
     return 1 if "keep" in brief.named else usual
 
 
@@ -115,7 +107,7 @@ class _Ledger(Struct, frozen=True):
     new: tuple[Fact, ...] = ()
     in_work: Set[str] = frozenset()
     per_char: float = 1.0
-    free_tokens: int = 0  # the room that the target leaves for it if no writer needs any
+    free_tokens: int = 0  # the room under the target; 0 if a writer needs it
 
     def lines(self, tokens_max: float) -> list[str]:
         return ledger_lines(self.facts, int(tokens_max / self.per_char), self.in_work)
@@ -139,7 +131,8 @@ def _ledger_of(brief: Brief, runs: Sequence[Sequence[Slot]], raw: Sequence[Slot]
 
 def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
     span = Span(run[0].seq, run[-1].last)
-    count, tools = _tally(brief, run)
+    count, counted = _represented(brief, run)
+    tools = tools_used(counted)
     what = "1 earlier message" if count == 1 else f"{count} earlier messages"
     where = f"; {UNFOLD} {span} gives them whole" if unfolder(brief.view) else ""
     heading = f"[Summary of {what}, {span}: background, not a new request{where}."
@@ -159,9 +152,9 @@ def _draft(brief: Brief, run: Sequence[Slot], ledger: _Ledger) -> Summarize:
     )
 
 
-def _tally(brief: Brief, run: Sequence[Slot]) -> tuple[int, dict[str, Used]]:
-    """The number of messages a run stands for, and the tools called in them. A summary noted its
-    own counts, so the log is read only for stand-ins of other strategies."""
+def _represented(brief: Brief, run: Sequence[Slot]) -> tuple[int, list[Slot]]:
+    """The number of messages that a run represents, and the slots with their tool calls. A summary
+    has its own counts, so the log is read only for stand-ins of other strategies."""
     count = 0
     counted: list[Slot] = []
     for slot in run:
@@ -175,14 +168,14 @@ def _tally(brief: Brief, run: Sequence[Slot]) -> tuple[int, dict[str, Used]]:
             originals = brief.originals(slot.span)
             count += len(originals)
             counted += originals
-    return count, tools_used(counted)
+    return count, counted
 
 
 def _prose_and_text(
     brief: Brief, run: Sequence[Slot], heading: str, ledger: _Ledger
 ) -> tuple[Prose | None, str]:
     """The prose of earlier summaries, and the heading with as much of the ledger as leaves room
-    for a writer's words, which replace the prose or are the first."""
+    for new prose by a writer."""
     count = brief.text_tokens
     cap, replaced, own = cap_tokens(brief.budget.window), tokens_of(run), count(heading)
     shorter = DRAFT_SHARE * replaced

@@ -1,9 +1,9 @@
 """The sliding window: the last messages stay, the rest is hidden behind a notice.
 
 `keep` is the number of messages that stay; `max_tokens` limits their size instead, newest first;
-with `max_age_hours`, younger messages stay as well. `by` may name the limit; by age, the default is
-a day. The window begins at a seam, so it may have a few messages more. System messages, the first
-request and protected messages stay in front of it. Neighbour: `hide` removes only as much as the
+with `max_age_hours`, younger messages stay as well. `by` selects the limit; by age, the default is
+a day. The window begins at a seam, so it may have a few more messages. System messages, the first
+request and protected messages stay before it. Neighbour: `hide` removes only as much as the
 target needs.
 """
 
@@ -34,14 +34,13 @@ def window(brief: Brief) -> list[Edit | Ask]:
 
 
 def _window_start(brief: Brief, page_units: Sequence[range]) -> tuple[int, str]:
-    """The start of the window, and the reason for it. Of two limits the narrower one counts."""
+    """The start of the window, and the reason for it; the narrower of two limits applies."""
     way: str = brief.setting("by", "messages")
-    check_choice("there is no window by", way, WAYS)
+    check_choice("unknown window by", way, WAYS)
     check_needed("window", brief.settings, brief.task)
     hours: float = brief.setting("max_age_hours", AGE_HOURS)
     if hours < 0:
-        hint = "give a number of hours that is not negative"
-        raise Invalid(f"max_age_hours is {hours}", hint=hint)
+        raise Invalid(f"max_age_hours is {hours}", hint="give a number from 0")
     size = len(brief.slots)
     keep = brief.setting("keep", brief.config.keep_recent)
     recent = last_seam(page_units, size - keep) if keep else size

@@ -1,11 +1,11 @@
-"""The input of a writer (quoted messages) and the rules for its answer.
+"""The input for a writer (quoted messages), and the rules for its answer.
 
 Messages are quoted as plain text: long tool calls and results lose their middle, media become
 placeholders, thinking is left out. Text is redacted before it is cut, so that no part of a secret
-stays. Counts of tool uses are added as data. An answer must be complete, have more than reasoning,
-be clearly shorter than the messages it replaces, and be neither a refusal, a tool call, nor a copy,
-which is found by runs of words. Changed files, open to-dos and the last request are added if
-nothing mentions them. Neighbour: `asker`.
+remains. Counts of tool uses are added as data. An answer must be complete, contain more than
+reasoning, be clearly shorter than the messages it replaces, and be neither a refusal, a tool call,
+nor a copy (detected by runs of words). Changed files, open to-dos and the last request are added
+if the answer does not mention them. Neighbour: `asker`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from refold.display import cut, one_line
 from refold.ledger.ledger import tools_used
 from refold.strategies.summarize import SHARE_MAX
 
-RUN_WORDS = 8  # shorter runs are equal by chance, or a name, a path, a command
-COPY_WORDS_MIN = 40  # one or two salient lines may be all of a short summary
-COPY_SHARE = 0.8  # of an answer's words: with more in copied runs, it is a copy
-LOOP_COUNT = 4  # repetitions of one sentence, if it is more than half of all
-LOOP_CHARS_MIN = 40  # shorter sentences are equal by chance
+RUN_WORDS = 8  # shorter runs match by chance, or are a name, a path or a command
+COPY_WORDS_MIN = 40  # a short summary may consist of one or two salient lines
+COPY_SHARE = 0.8  # of an answer's words; with more in copied runs it is a copy
+LOOP_COUNT = 4  # repetitions of one sentence, if they are more than half of all sentences
+LOOP_CHARS_MIN = 40  # shorter sentences match by chance
 REQUEST_SHOWN = 300
 REFUSAL_CHARS = 400
 FILES_NAMED, TODOS_NAMED = 50, 20
@@ -48,11 +48,11 @@ Run = tuple[str, ...]
 
 
 class Rejected(Exception):
-    """The answer may not be on a page; the text says why."""
+    """The answer is unacceptable; the message gives the reason."""
 
 
 def words_of(text: str, finished: str, reasoning: str = "") -> str:
-    """The text of an answer without its reasoning. Raises Rejected if it is cut off or empty."""
+    """The text of an answer without reasoning. Raises Rejected if it is unusable."""
     if finished == "length":
         raise Rejected("the answer was cut off at the output limit")
     if finished != "stop":
@@ -86,8 +86,8 @@ def check(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> N
 
 
 def copied_words(own: Sequence[str], sources: Sequence[str]) -> int:
-    """The number of these words in runs that are also in the sources."""
-    # Only the answer's runs are in memory; the sources, which may be large, are streamed past them.
+    """The number of these words in runs that also occur in the sources."""
+    # The sources may be large, so only the answer's runs are kept in memory.
     given = _runs([word for source in sources for word in _words(source)])
     copied = set(_runs(own)).intersection(given)
     inside = until = 0
@@ -103,12 +103,12 @@ def _words(text: str) -> list[str]:
 
 
 def _runs(words: Sequence[str]) -> Iterator[Run]:
-    """Every run of words, across line breaks."""
+    """Every run of `RUN_WORDS` words, across line breaks."""
     return zip(*(islice(words, at, None) for at in range(RUN_WORDS)), strict=False)
 
 
 def additions(text: str, facts: Sequence[Fact]) -> list[str]:
-    """Lines for facts that the text must mention and does not: changed files, open to-dos, and the
+    """Lines for required facts that the text does not mention: changed files, open to-dos and the
     last request."""
     shown = one_line(text)
     files = [fact for fact in facts if fact.kind == "file" and fact.state in CHANGED]
@@ -129,7 +129,7 @@ def additions(text: str, facts: Sequence[Fact]) -> list[str]:
 
 
 def _listed(heading: str, items: Sequence[str], most: int, between: str = ", ") -> list[str]:
-    """One line that lists the items, and one with the number of items left out."""
+    """A line that lists the items, and a line with the number of items left out."""
     if not items:
         return []
     lines = [heading + between.join(items[:most])]
@@ -150,7 +150,7 @@ Redact = Callable[[str], str]
 
 
 def quoted(slots: Sequence[Slot], redact: Redact) -> list[str]:
-    """Each message as its own text, in lawful order, under its #seq."""
+    """The text of each message, in lawful order, with its #seq as a heading."""
     ordered, _ = settled(slots, opens=False)
     blocks = [block for slot in ordered for block in slot.message.blocks]
     names = {block.id: block.name for block in blocks if isinstance(block, ToolCall)}
@@ -162,7 +162,7 @@ def quoted(slots: Sequence[Slot], redact: Redact) -> list[str]:
 
 
 def tool_uses(slots: Sequence[Slot], redact: Redact) -> list[str]:
-    """A line per tool: the number of its calls, and notable ones."""
+    """A line per tool: the number of calls, and notable calls."""
     lines: list[str] = []
     for name, used in islice(tools_used(slots).items(), TOOLS_SHOWN):
         uses = "; ".join(use_lines(used.notable, redact))
@@ -177,7 +177,7 @@ def use_lines(uses: Sequence[str], redact: Redact) -> list[str]:
 
 
 def shortened(text: str, size: int) -> str:
-    """The text, without its middle if it is too long."""
+    """The text; a long one loses its middle."""
     if len(text) <= size:
         return text
     note = f"\n… [{len(text) - size:,}+ characters left out] …\n"
@@ -187,7 +187,7 @@ def shortened(text: str, size: int) -> str:
 
 
 def without_base64(text: str) -> str:
-    """The text with encoded bytes replaced by a placeholder: they are useless to a writer, and
+    """The text with base64 replaced by a placeholder, because it is useless to a writer and
     expensive."""
     text = _DATA_URL.sub("[encoded data left out]", text)
     return _BASE64.sub(_placeholder, text)

@@ -1,11 +1,11 @@
-"""Questions to a writer, any callable `(Request) -> Answer`, for the text of a summary.
+"""Asks a writer, any callable `(Request) -> Answer`, for the text of a summary.
 
 The history goes in as quoted data, in parts if it exceeds the writer's window, and our own
 instruction follows it. Each call fits the window and ends before the deadline. If the answer is
-rejected, late or missing, the draft by code is used. With `writer_checks` the writer is asked a
-second time for additions. One question at a time per writer; after two failures in a row it rests.
-No network here, and no lock is held. Neighbours: `accept` has the rules for answers, `compactor`
-asks, `edges.endpoints` has real models.
+rejected, late or missing, the draft made by code is used. With `writer_checks`, a second question
+asks for additions. A writer gets one question at a time, and rests after two failures in a row.
+There is no network access here, and no lock is held. Neighbours: `accept` has the rules for
+answers, `compactor` asks, `edges.endpoints` has real models.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ REASON_CHARS_MAX = 500
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The edit for an ask; `reason` says why it is only the draft, `unchecked` why the second
-    question failed."""
+    """The edit for an ask. `reason` explains a fallback to the draft, `unchecked` a failed second
+    question."""
 
     edit: Summarize
     reason: str = ""
@@ -48,9 +48,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def room_for(draft: int, covered: int, window: int, *, beside_gist: bool) -> int:
-    """Tokens of prose that fit beside a draft. Both together stay below a share of the messages
-    they replace, and below the cap; a gist has its own budget, so the cap is for the prose
-    alone."""
+    """Tokens of prose that fit beside a draft. Together they stay below a share of the messages
+    they replace, and below the cap. A gist has its own budget, so beside one the cap applies to
+    the prose alone."""
     cap = cap_tokens(window)
     beside_draft = draft + FRAME_TOKENS
     room = int(SHARE_MAX * covered) - beside_draft
@@ -68,11 +68,11 @@ class Asker:
 
     @property
     def resting(self) -> bool:
-        """Whether the writer is not asked automatically for a while after repeated failures."""
+        """Whether automatic questions are paused after repeated failures."""
         return self._useless >= USELESS_MAX and time.monotonic() < self._rests_until
 
     def answers(self, questions: Sequence[Question], wait_s: float) -> list[Outcome]:
-        """An outcome per question, within `wait_s` seconds. Only a canceled call raises."""
+        """Returns an outcome per question within `wait_s` seconds. Only a canceled call raises."""
         if wait_s <= 0:
             return [_unanswered(each, "no time was left for the writer") for each in questions]
         if not self._busy.acquire(blocking=False):
@@ -87,8 +87,8 @@ class Asker:
         return outcomes
 
     def words(self, request: Request) -> tuple[str, Usage]:
-        """The writer's redacted answer to one request. Raises Rejected if there is no proper answer
-        within its `wait_s` seconds."""
+        """Returns the writer's redacted answer and its usage. Raises Rejected without a valid
+        answer within `request.wait_s` seconds."""
         if not self._busy.acquire(blocking=False):
             raise Rejected("an earlier call is still running")
         try:
@@ -103,18 +103,18 @@ class Asker:
         return self.redact(words), answer.usage
 
     def _answers_within(self, questions: Sequence[Question], wait_s: float) -> list[Outcome]:
-        """The outcomes in time; the last questions may lack theirs."""
+        """The outcomes that arrived in time, in the order of the questions."""
         deadline = time.monotonic() + wait_s
         outcomes: list[Outcome] = []
 
         def ask_each() -> None:
             for question in questions:
                 outcomes.append(self._outcome(question, deadline))
-            # Only now: the first answers must not wait for second questions.
+            # Second questions come last, so that they do not delay the first answers.
             for at, question in enumerate(questions):
                 outcomes[at] = self._checked_again(question, outcomes[at], deadline)
 
-        _Call(ask_each, done=self._busy.release).wait(wait_s)
+        _run(ask_each, wait_s, done=self._busy.release)
         return list(outcomes)
 
     def _outcome(self, question: Question, deadline: float) -> Outcome:
@@ -125,8 +125,7 @@ class Asker:
             return Outcome(edit=edit, usage=tuple(exchange.usage))
         except Rejected as error:
             return _unanswered(question, str(error), exchange.usage)
-        # A writer is the caller's code and may raise anything.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - a writer may raise anything
             return _unanswered(question, self._reason(error), exchange.usage)
 
     def _checked_again(self, question: Question, outcome: Outcome, deadline: float) -> Outcome:
@@ -149,7 +148,7 @@ class Asker:
     def _with_missing(
         self, question: Question, edit: Summarize, words: str, exchange: Exchange
     ) -> str:
-        """The text with the writer's additions; Rejected if they may not be on a page."""
+        """The text with the writer's additions. Raises Rejected if they are unacceptable."""
         facts = summary_text(replace(edit, prose=None))
         added = self.redact(exchange.missing(facts, words))
         if added.strip(" .\n").upper() == NOTHING_MISSING:
@@ -161,24 +160,23 @@ class Asker:
         return capped(extended, question.tokens_max, self.count)
 
     def _reason(self, error: Exception) -> str:
-        """A writer's error, redacted and short."""
+        """A writer's error, redacted and shortened."""
         return shortened(self.redact(failure(error)), REASON_CHARS_MAX)
 
     def _redacted(self, question: Question) -> Question:
-        """The question with redacted instructions of hooks and callers."""
+        """The question, with the instructions of hooks and callers redacted."""
         ask = replace(question.ask, instructions=self.redact(question.ask.instructions))
         return replace(question, ask=ask, instructions=self.redact(question.instructions))
 
     def _accepted(self, question: Question, exchange: Exchange) -> Summarize:
-        """The draft with the writer's redacted text, cut to its room, and with lines for facts that
-        neither mentions: the text makes room for those. Raises Rejected if the text may not be on a
-        page."""
+        """The draft with the writer's redacted text and with lines for facts that neither mentions.
+        The text is cut to leave room for these lines. Raises Rejected if it is unacceptable."""
         texts = quoted(question.slots, self.redact)
         words = self.redact(exchange.summary(texts))
         tokens = self.count(words)
         check(words, tokens=tokens, covered=question.covered, sources=[*texts, SECTIONS])
         draft = question.ask.draft
-        # Without the prose that the draft carries over: the words replace it.
+        # The new words replace any prose that the draft carries over.
         rest = summary_text(replace(draft, prose=None))
         facts = [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
         words = capped(words, question.tokens_max, self.count)
@@ -191,10 +189,10 @@ class Asker:
 
 
 def timed(work: Callable[[], T], wait_s: float, *, done: Callable[[], None] = lambda: None) -> T:
-    """The result of the work, within `wait_s` seconds, else Rejected. Raises the work's own
-    errors."""
+    """Returns the result of the work. Raises Rejected after `wait_s` seconds, or the work's own
+    error."""
     results: list[T] = []
-    _Call(lambda: results.append(work()), done=done).wait(wait_s)
+    _run(lambda: results.append(work()), wait_s, done=done)
     if not results:
         raise Rejected(f"no answer within {round(wait_s, 1):g} s")
     return results[0]
@@ -204,29 +202,24 @@ def _unanswered(question: Question, reason: str, usage: Sequence[Usage] = ()) ->
     return Outcome(edit=question.ask.draft, reason=reason, usage=tuple(usage))
 
 
-class _Call:
-    """A call in its own thread, so that the wait for it can time out. The thread is a daemon: a
-    writer that hangs must not keep the process alive."""
+def _run(work: Callable[[], None], wait_s: float, *, done: Callable[[], None]) -> None:
+    """Runs the work in its own thread, and waits up to `wait_s` seconds for its end. Raises the
+    work's own error. The thread is a daemon: a hanging writer must not keep the process alive."""
+    ended = threading.Event()
+    errors: list[BaseException] = []
 
-    def __init__(self, work: Callable[[], None], *, done: Callable[[], None]) -> None:
-        self._work, self._done = work, done
-        self._ended = threading.Event()
-        self._error: BaseException | None = None
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001 - a canceled call is raised where it is waited for
-            self._error = error
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+            errors.append(error)
         finally:
-            self._done()
-            self._ended.set()
+            done()
+            ended.set()
 
-    def wait(self, seconds: float) -> None:
-        """Runs the call, and waits this long for its end. Raises the call's own error."""
-        threading.Thread(target=self._run, name="refold-writer", daemon=True).start()
-        if self._ended.wait(seconds) and self._error is not None:
-            raise self._error
+    threading.Thread(target=run, name="refold-writer", daemon=True).start()
+    if ended.wait(wait_s) and errors:
+        raise errors[0]
 
 
 def _asked(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -235,7 +228,7 @@ def _asked(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The numbers of questions and calls, and their tokens, for a notice."""
+    """Counts of questions, calls and tokens, for a notice."""
     used = [usage for outcome in outcomes for usage in outcome.usage]
     return {
         "asked": len(_asked(outcomes)),
@@ -250,7 +243,7 @@ WINDOW_DEFAULT = 32_000
 WINDOW_SHARE = 0.8  # of the writer's window: our count is only an estimate
 ROOM_MIN = 200
 PARTS_MAX = 200
-# Notes on one part may take an eighth of the room, so every round is eight times shorter.
+# Notes on a part may take an eighth of the room, so each round is eight times shorter.
 NOTES_SHARE = 8
 NO_ROOM = "the writer was not asked: what code made leaves no room for prose"
 
@@ -282,7 +275,7 @@ CHECK = (
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request to a writer. It has no tools, and is abandoned after `wait_s` seconds."""
+    """A request to a writer, without tools. It is abandoned after `wait_s` seconds."""
 
     prompt: str
     system: str = SYSTEM
@@ -291,8 +284,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A writer's answer. `finished` is stop, length, tool, refusal, or the provider's own word;
-    reasoning is separate."""
+    """A writer's answer. `finished` is stop, length, tool, refusal, or the provider's own word.
+    `reasoning` is not part of `text`."""
 
     text: str = ""
     finished: str = "stop"
@@ -305,8 +298,8 @@ Writer = Callable[[Request], "Answer | str"]
 
 class Question(Struct, frozen=True, kw_only=True):
     """An ask with its slots, their size in tokens, and the facts to mention. Without room for prose
-    (`tokens_max` is 0) it is not sent, and the outcome says so. `checks`: the writer is asked a
-    second time for additions."""
+    (`tokens_max` is 0) it is not sent, and the outcome gives this reason. `checks` requests a
+    second question, for additions."""
 
     ask: Ask
     slots: tuple[Slot, ...]
@@ -329,18 +322,18 @@ class Exchange:
         window = int(WINDOW_SHARE * window_of(writer))
         self.tokens_max = max(16, min(question.tokens_max, window // 4))
         instructions = question.instructions + question.ask.instructions
-        own = count(SYSTEM + SECTIONS + NOTES + CHECK + instructions)  # all but the history
+        own = count(SYSTEM + SECTIONS + NOTES + CHECK + instructions)  # everything but the history
         self.room = window - self.tokens_max - own - 100
 
     def check_room(self) -> None:
-        """Raises Rejected if there is no room for prose, or for a question."""
+        """Raises Rejected without room for prose or for a question."""
         if self.question.tokens_max < PROSE_TOKENS_MIN:
             raise Rejected(NO_ROOM)
         if self.room < ROOM_MIN:
             raise Rejected("the writer's window is too small to ask anything")
 
     def summary(self, texts: Sequence[str]) -> str:
-        """The summary of these texts: directly if they fit, else from notes on their parts."""
+        """Summarizes these texts: directly if they fit, otherwise from notes on their parts."""
         parts = self._parts(texts)
         if len(parts) > PARTS_MAX:
             raise Rejected(f"the history is {len(parts)} times the writer's window")
@@ -352,7 +345,7 @@ class Exchange:
         return self._ask(parts[0], SECTIONS, self.tokens_max)
 
     def missing(self, known: str, words: str) -> str:
-        """The writer's additions to its text and to the facts. Raises Rejected without room."""
+        """Asks for additions to the text and the facts. Raises Rejected without room."""
         left = self.tokens_max - self.count(words)
         if left < PROSE_TOKENS_MIN // 2:
             raise Rejected("no room is left to add anything")
@@ -362,13 +355,13 @@ class Exchange:
         return self._ask(texts, CHECK, left)
 
     def _notes(self, parts: Sequence[Sequence[str]]) -> list[str]:
-        """Notes on each part, under a heading."""
+        """Asks for notes on each part, and puts each under a heading."""
         size = max(16, min(SUMMARY_TOKENS_MAX, self.room // NOTES_SHARE))
         notes = [self._ask(part, NOTES, size) for part in parts]
         return [f"Notes on part {number}:\n{note}" for number, note in enumerate(notes, 1)]
 
     def _parts(self, texts: Sequence[str]) -> list[list[str]]:
-        """The texts in runs that fit into one call each; a text too long for a call is cut."""
+        """The texts, grouped to fit one call each; a longer text is split."""
         parts: list[list[str]] = [[]]
         used = 0
         for piece in chain.from_iterable(map(self._pieces, texts)):
@@ -387,7 +380,8 @@ class Exchange:
         return self._pieces(text[:half]) + self._pieces(text[half:])
 
     def _ask(self, texts: Sequence[str], task: str, max_tokens: int) -> str:
-        """The writer's answer to a task. Raises Rejected if it is improper, or time is over."""
+        """Asks the writer to do a task. Raises Rejected for an invalid answer, or after the
+        deadline."""
         wait_s = self.deadline - time.monotonic()
         if wait_s <= 0:
             raise Rejected("the time for the writer is over")
@@ -411,8 +405,8 @@ def window_of(writer: Writer) -> int:
 
 
 def answer_of(given: Answer | str) -> Answer:
-    """A writer's result as an answer; a text alone is one. Raises Rejected for anything else, and
-    for an answer that cannot be stored."""
+    """A writer's result as an answer; a string counts as its text. Raises Rejected for any other
+    type, and for an answer that cannot be stored."""
     answer = Answer(text=given) if isinstance(given, str) else given
     if not isinstance(answer, Answer):
         raise Rejected(f"the writer gave a {type(given).__name__}, not an answer")

@@ -1,9 +1,9 @@
-"""Facts for the memory, extracted from messages by a writer: one per line, with its message.
+"""Facts for the memory that a writer extracts from messages: one per line, with its source.
 
-An answer is checked line by line: the message was quoted, the fact is one sentence of reasonable
-length, and its values and most of its words are in that message. A fact found only in a tool result
-is marked. The writer sees related memories, and a line may name those it replaces; ids that were
-not shown do not count. Neighbours: `accept` quotes messages, `asker` makes the call,
+Each line of an answer is checked: its message must have been quoted, the fact must be one sentence
+of reasonable length, and its values and most of its words must be in that message. A fact found
+only in a tool result is marked. The writer sees related memories, and a line may name those it
+replaces; other ids do not count. Neighbours: `accept` quotes messages, `asker` makes the call,
 `memory.extraction` extracts facts by rules.
 """
 
@@ -28,16 +28,16 @@ TASK = (
     "List what in the quoted history is worth remembering in later conversations: decisions, "
     "constraints, preferences, values such as ports and versions, places such as paths and hosts, "
     "people and their roles, what is still to be done. One fact a line, in this form:\n"
-    "#12 constraint: one sentence that can be understood by itself\n"
-    "The number is that of the message which says it. The word after it is one of "
+    "#12 constraint: one sentence that can be understood on its own\n"
+    "The number is the number of its message. The word after it is one of "
     f"{', '.join(KINDS)}. Use the words of the message, and its values unchanged. Leave out what "
     "matters only for the step at hand, secrets, and what nobody said. If there is nothing, answer "
     f"with the one word {NOTHING}."
 )
 CHANGES = (
-    "Above it stands what is known already. If a fact is so instead of one of those, because it "
-    "has changed, add the id of that at the end of its line: (replaces mem-0123). Do not list "
-    "again what is known and has not changed."
+    "The list above the history is already known. If a fact replaces one of these, because "
+    "something has changed, add the old id at the end of its line: (replaces mem-0123). Do not "
+    "repeat known facts that have not changed."
 )
 KNOWN_TOKENS_MAX = 800
 TOKENS_MAX, CALLS_MAX, FACTS_MAX = 1_500, 4, 60
@@ -51,12 +51,12 @@ _WORD = re.compile(r"[^\W_][\w./:@+-]*[^\W_]|[^\W_]")
 _NEGATION = re.compile(
     r"\b(?:not|never|no|without|none|neither|nor|avoid|forbidden|stop)\b|n['’]t\b", re.IGNORECASE
 )
-_BEGINNING = 4  # letters that words of one stem have in common
+_BEGINNING = 4  # letters shared by words of one stem
 
 
 class Noted(Struct, frozen=True):
-    """A fact and its message; `by_tool` if it is only in a tool result there. `replaces` are ids of
-    memories that the writer was shown, `unshown` other ids that it named."""
+    """A fact and the seq of its message; `by_tool` if it is only in a tool result there. `replaces`
+    are ids of memories that the writer saw, `unshown` other ids in its answer."""
 
     seq: int
     kind: str
@@ -79,9 +79,8 @@ def noted(
     wait_s: float,
     known: Callable[[Sequence[Slot]], Sequence[Known]] = lambda slots: (),
 ) -> tuple[list[Noted], list[Usage]]:
-    """The facts in these messages, in at most `CALLS_MAX` calls and `wait_s` seconds, and the
-    usage. `known` finds related memories. Raises Rejected if not even the first call was
-    answered."""
+    """Returns the facts in these messages and the usage, after at most `CALLS_MAX` calls and
+    `wait_s` seconds. `known` finds related memories. Raises Rejected if the first call fails."""
     deadline = time.monotonic() + wait_s
     facts: dict[str, Noted] = {}
     usage: list[Usage] = []
@@ -103,7 +102,7 @@ def noted(
 
 
 def _runs(asker: Asker, slots: Sequence[Slot]) -> list[list[Slot]]:
-    """The messages in runs that fit into one call each; one that is too long goes alone, cut."""
+    """The messages, grouped to fit one call each; a message that is too long gets its own call."""
     window = int(WINDOW_SHARE * window_of(asker.writer))
     own = asker.count(SYSTEM + TASK + CHANGES) + KNOWN_TOKENS_MAX
     room = max(ROOM_MIN, window - TOKENS_MAX - own - 100)
@@ -120,7 +119,7 @@ def _runs(asker: Asker, slots: Sequence[Slot]) -> list[list[Slot]]:
 
 
 def _fitting(memories: Sequence[Known], asker: Asker) -> dict[str, str]:
-    """As many memories as there is room for: a line each, by id."""
+    """The first memories that fit: one line each, by id."""
     lines: dict[str, str] = {}
     left = KNOWN_TOKENS_MAX
     for memory in memories:
@@ -144,7 +143,7 @@ def _request(
 
 
 def grounded(words: str, slots: Sequence[Slot], shown: Container[str] = ()) -> list[Noted]:
-    """The lines of an answer that the messages support; `shown` are ids of memories."""
+    """The facts of an answer that the messages support; `shown` are the ids the writer saw."""
     by_seq = {slot.seq: slot for slot in slots}
     facts: list[Noted] = []
     for line in words.splitlines():
@@ -171,8 +170,8 @@ def grounded(words: str, slots: Sequence[Slot], shown: Container[str] = ()) -> l
 
 
 def _supports(text: str, sentence: str) -> bool:
-    """Whether a text has all values of a sentence and most of its words, and a negation if the
-    sentence has one."""
+    """Whether a text contains all values and most words of a sentence, and a negation if the
+    sentence does."""
     if _NEGATION.search(sentence) and not _NEGATION.search(text):
         return False
     in_text = {word.casefold() for word in _WORD.findall(text)}

@@ -1,4 +1,4 @@
-"""`refold chat` as a program in a pipe: models, conversations, what is printed where."""
+"""`refold chat` in a pipe: models, conversations, what is printed where."""
 
 from __future__ import annotations
 
@@ -10,26 +10,33 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from refold.edges.chat.input import joined
 from refold.edges.chat.terminal import remember, spec_of
-from tests.edges.cli.rooms import PROGRAM
+from tests.edges.cli.rooms import PROGRAM, run
 from tests.edges.endpoints.test_chat import CHUNKS, events
 from tests.servers import Play, serving
 
 WAIT_S = 120
 
 
-def chat(*args: str, text: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*PROGRAM, "chat", *args], input=text, capture_output=True, text=True, timeout=WAIT_S
-    )
-    assert done.returncode == status, done.stderr
+def chat(*args: str, text: str = "", status: int = 0) -> Result:
+    """A chat in this process, whose streams are no terminal."""
+    done = run("chat", *args, input=text)
+    assert done.exit_code == status, done.stderr
     return done
 
 
 def test_replies_go_to_the_output_and_the_rest_beside_it(tmp_path: Path) -> None:
-    done = chat("--model", "scripted", text="count to 3\nlist\n")
+    done = subprocess.run(
+        [*PROGRAM, "chat", "--model", "scripted"],
+        input="count to 3\nlist\n",
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=True,
+    )
     assert done.stdout.splitlines()[0] == "1 2 3"
     assert "list_files" not in done.stdout and "* list_files" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -82,7 +89,7 @@ def test_every_conversation_of_a_chat_goes_on_with_its_model(line: str, way: str
 def test_a_fork_made_in_a_shell_goes_on_with_the_model_it_came_from() -> None:
     chat("--model", "scripted", text="count to 2\n")
     for old, new in (("@1", "one"), ("one", "two")):
-        subprocess.run([*PROGRAM, "fork", old, new], check=True, capture_output=True)
+        assert run("fork", old, new).exit_code == 0
     assert chat("--resume", "two", text="count to 3\n").stdout.startswith("1 2 3\n")
 
 

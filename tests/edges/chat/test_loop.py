@@ -173,7 +173,7 @@ def test_ctrl_c_stops_a_command_and_all_it_started(tmp_path: Path) -> None:
     chat.answer("go")
     *_, first, second = chat.context.request("openai_chat")["messages"]
     assert first["content"] == "PARTIAL\n[stopped by the user]" and second["content"] == STOPPED
-    assert "PARTIAL" in seen(chat) and "Stopped. What came is kept." in seen(chat)
+    assert "PARTIAL" in seen(chat) and "Stopped. The partial reply is kept." in seen(chat)
     pid = int((tmp_path / "pid").read_text())
     until(lambda: not is_running(pid))
     check(chat)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.chat.terminal import was_told
+from refold.edges.chat.terminal import has_seen_hint
 from refold.edges.commands import COMMANDS
 from refold.edges.commands.line import with_id
 from refold.errors import install_hint
@@ -129,6 +129,6 @@ def test_what_an_extra_brings_is_installed_from_an_index_or_a_checkout() -> None
 
 def test_what_a_chat_could_have_is_told_once(tmp_path: Path) -> None:
     own = {"XDG_DATA_HOME": str(tmp_path / "data"), "HOME": str(tmp_path)}
-    assert [was_told(own) for _ in range(3)] == [False, True, True]
+    assert [has_seen_hint(own) for _ in range(3)] == [False, True, True]
     (tmp_path / "file").touch()
-    assert not was_told({**own, "XDG_DATA_HOME": str(tmp_path / "file")})
+    assert not has_seen_hint({**own, "XDG_DATA_HOME": str(tmp_path / "file")})

@@ -3,17 +3,19 @@ modes of its files."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.edges.cli.rooms import PROGRAM, WAIT_S
+from tests.edges.cli.rooms import WAIT_S
 
 NOBODY = 65_534
 # Root may write anywhere, whatever the modes say.
@@ -88,8 +90,32 @@ def made(place: Path, kind: str, how: str = "") -> str:
     return url
 
 
-def as_a_reader(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The program as somebody who has no right to write there."""
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+# Runs one command line after another in one process, which is started only once; each has its
+# streams to itself.
+READ = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from refold.edges.cli.app import outcome
+done = []
+for words in json.load(sys.stdin):
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        status = outcome(words)
+    done.append((status, *(stream.buffer.getvalue().decode() for stream in streams)))
+json.dump(done, sys.stdout)
+"""
+
+
+def as_a_reader(place: Path, url: str, *lines: Sequence[str]) -> list[Done]:
+    """How each command line ends on a store for somebody who has no right to write there."""
     elsewhere = place / "elsewhere"
     if not elsewhere.exists():
         elsewhere.mkdir()
@@ -101,16 +127,23 @@ def as_a_reader(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "HOME": str(elsewhere),
         "LANG": "C.UTF-8",
     }
-    given = [str(elsewhere / "page.html") if word == "-elsewhere-" else word for word in words]
-    return subprocess.run(
-        (*_OTHER_USER, *PROGRAM, *given),
+    page = str(elsewhere / "page.html")
+    given = [
+        [page if word == "-elsewhere-" else word for word in (*words, "--store", url)]
+        for words in lines
+    ]
+    ended = subprocess.run(
+        (*_OTHER_USER, sys.executable, "-c", READ),
         env=environ,
         cwd=elsewhere,
+        input=json.dumps(given),
         capture_output=True,
         text=True,
         timeout=WAIT_S,
         check=False,
     )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return [Done(*one) for one in json.loads(ended.stdout)]
 
 
 def traces(home: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -123,27 +156,29 @@ def traces(home: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "files"])
-@pytest.mark.parametrize("how", ["", "index", "wal", "index wal"])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        *(("sqlite", how) for how in ("", "index", "wal", "index wal")),
+        *(("files", how) for how in ("", "index")),
+    ],
+)
 def test_what_only_reads_works_and_leaves_no_trace(kind: str, how: str, place: Path) -> None:
-    if kind == "files" and "wal" in how:
-        how = how.replace("wal", "").strip()  # it has none
     url = made(place, kind, how)
     before = traces(place / "store")
-    for words in READING:
-        done = as_a_reader(place, *words, "--store", url)
+    *answers, found = as_a_reader(place, url, *READING, ("search", "port of the proxy"))
+    for words, done in zip(READING, answers, strict=True):
         assert (done.returncode, done.stderr) == (0, ""), (words, done.stderr)
         assert "login" in done.stdout or words[0] == "verify"
-    found = as_a_reader(place, "search", "port of the proxy", "--store", url).stdout
-    assert "And now the port of the proxy." in found
+    assert "And now the port of the proxy." in found.stdout
     assert traces(place / "store") == before
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "files"])
 def test_what_writes_is_refused_in_words(kind: str, place: Path) -> None:
     url = made(place, kind)
-    for words in (("undo", "fix-login"), ("pin", "fix-login", "3"), ("search", "--reindex")):
-        done = as_a_reader(place, *words, "--store", url)
+    lines = (("undo", "fix-login"), ("pin", "fix-login", "3"), ("search", "--reindex"))
+    for words, done in zip(lines, as_a_reader(place, url, *lines), strict=True):
         assert done.returncode == 7, (words, done.stderr)
         assert "owner and" in done.stderr and "Traceback" not in done.stderr
 
@@ -152,8 +187,7 @@ def test_what_writes_is_refused_in_words(kind: str, place: Path) -> None:
 def test_a_file_of_a_database_that_may_not_be_read_is_named(part: str, place: Path) -> None:
     url = made(place, "sqlite", "wal")
     (place / "store" / part).chmod(0o000)
-    for words in (("list",), ("search", "port"), ("show", "fix-login")):
-        done = as_a_reader(place, *words, "--store", url)
+    for done in as_a_reader(place, url, ("list",), ("search", "port"), ("show", "fix-login")):
         assert done.returncode == 7
         assert f"{place / 'store' / part} may not be read" in done.stderr
 
@@ -162,8 +196,7 @@ def test_a_file_of_a_database_that_may_not_be_read_is_named(part: str, place: Pa
 def test_a_folder_that_may_not_be_entered_is_not_called_missing(kind: str, place: Path) -> None:
     url = made(place, kind)
     (place / "store").chmod(0o000)
-    for words in (("list",), ("search", "port"), ("show", "fix-login")):
-        done = as_a_reader(place, *words, "--store", url)
+    for done in as_a_reader(place, url, ("list",), ("search", "port"), ("show", "fix-login")):
         assert done.returncode == 7 and str(place / "store") in done.stderr
         assert "there is no store" not in done.stderr
 
@@ -172,8 +205,7 @@ def test_a_log_that_may_not_be_read_is_named(place: Path) -> None:
     url = made(place, "files")
     log = place / "store" / "conversations" / "fix-login" / "messages.jsonl"
     log.chmod(0o000)
-    for words in (("show", "fix-login"), ("search", "port")):
-        done = as_a_reader(place, *words, "--store", url)
+    for done in as_a_reader(place, url, ("show", "fix-login"), ("search", "port")):
         assert done.returncode == 7 and "messages.jsonl" in done.stderr
 
 
@@ -184,9 +216,8 @@ def test_commits_without_a_shm_file_are_said_to_be_the_writers_to_put_in_place(
     (place / "store").chmod(0o755)
     (place / "store" / "refold.db-shm").unlink()
     (place / "store").chmod(0o555)
-    for words in (("list",), ("show", "fix-login")):
-        done = as_a_reader(place, *words, "--store", url)
+    for done in as_a_reader(place, url, ("list",), ("show", "fix-login")):
         assert done.returncode == 8
         assert "whoever may write there" in done.stderr
-    found = as_a_reader(place, "search", "port", "--store", url)
+    [found] = as_a_reader(place, url, ("search", "port"))
     assert "cannot be read without its -shm file" in found.stderr

@@ -306,6 +306,6 @@ def test_a_time_goes_back_to_the_last_event_until_then(url: str) -> None:
         found = as_json("restore", "fix-login", "--at", when, "--dry-run")
         assert (found["seq"], found["point"]) == (newest.seq, when)
     assert as_json("show", "fix-login", "--all") == events
-    assert "nothing as early as" in refused("restore", "fix-login", "--at", "2001-01-01")
+    assert "no event as early as" in refused("restore", "fix-login", "--at", "2001-01-01")
     assert "exclude each other" in refused("restore", "fix-login", "9", "--at", "1m")
     assert "is not a time" in refused("restore", "fix-login", "--at", "soon")

@@ -82,7 +82,7 @@ def test_a_scan_tells_kind_conversation_event_artifact_and_line(url: str) -> Non
     )
     found = {one["kind"]: one for one in report["findings"]}
     with refold.open("leaky", store=url) as context:
-        kinds = {event.kind: event.seq for event in reversed(context.log.events())}
+        kinds = {event.kind: event.seq for event in reversed([*context.log.events()])}
         [artifact] = [one.artifact for one in context.artifacts.list()]
     assert (found["GitHub token"]["line"], found["GitHub token"]["seq"]) == (2, kinds["message"])
     assert found["npm token"]["seq"] == kinds["meta"]

@@ -72,6 +72,22 @@ def played(place: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def printed(place: Path) -> str:
+    """What a pipe gets that takes ASCII only."""
+    command = [
+        sys.executable,
+        "-c",
+        "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['demo']))",
+    ]
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80", "TMPDIR": str(place)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environ, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 # --- the run ---
 
 
@@ -126,18 +142,8 @@ def test_a_window_that_is_too_small_is_an_error_and_nothing_stays(place):
     assert list(place.iterdir()) == []
 
 
-def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
-    command = [
-        sys.executable,
-        "-c",
-        "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['demo']))",
-    ]
-    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=ascii_only, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "\x1b" not in done.stdout and done.stdout.isascii()
+def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table(printed):
+    assert "\x1b" not in printed and printed.isascii()
     for said in (
         "dropped",
         "receipt 1",
@@ -147,9 +153,9 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
         "6 of 6",
         "undone",
     ):
-        assert said in done.stdout
-    assert done.stdout.index("What the session came to") < done.stdout.index("tokens sent")
-    assert max(map(len, done.stdout.splitlines())) <= 80
+        assert said in printed
+    assert printed.index("What the session came to") < printed.index("tokens sent")
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 def test_a_reader_that_leaves_early_leaves_nothing_behind(place):
@@ -291,13 +297,9 @@ def test_a_frame_fits_the_terminal(width, height):
     assert all(sum(part.cell_length for part in row) <= width for row in rows)
 
 
-def test_the_page_that_the_model_reads_is_shown(monkeypatch, capsys):
-    from refold.edges.cli.app import outcome
-
-    assert outcome(["demo"]) == 0
-    shown = capsys.readouterr().out
-    assert "the page: " in shown and "for summaries are $" in " ".join(shown.split())
-    assert "a script stands for the model" in " ".join(shown.split())
+def test_the_page_that_the_model_reads_is_shown(printed):
+    assert "the page: " in printed and "for summaries are $" in " ".join(printed.split())
+    assert "a script replaces the model" in " ".join(printed.split())
 
 
 def test_the_demo_uses_a_model_that_is_not_about_to_go(played):

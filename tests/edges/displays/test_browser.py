@@ -71,7 +71,7 @@ def test_every_message_stands_there_once_as_the_page_has_it(turns: int, doings: 
     context = filled(open_store("memory:"), turns)
     for doing in doings:
         do(context, doing)
-    events = context.log.events()
+    events = [*context.log.events()]
     items = timeline(events, context.view, history_of(events))
     entries = [
         one for item in items for one in ((item,) if isinstance(item, Entry) else item.entries)

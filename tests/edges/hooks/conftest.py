@@ -23,7 +23,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The processes that events would start: none is."""
     commands: list[list[str]] = []
     monkeypatch.setattr(
-        "refold.edges.hooks.events.subprocess.Popen",
+        "subprocess.Popen",
         lambda command, **_: commands.append(command),
     )
     return commands

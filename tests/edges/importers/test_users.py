@@ -197,7 +197,7 @@ def _summarize(context: Context, at: int) -> None:
 
 
 def _erase(context: Context, at: int) -> None:
-    events = context.log.events(limit=1_000)
+    events = [*context.log.events()]
     said = [one.seq for one in events if one.kind == "message" and not one.erased]
     if said:
         erase(context._open.store, context.id, [said[at % len(said)]])

@@ -172,7 +172,7 @@ def test_options_that_contradict_each_other_stop_before_anything_is_started(
 
 def test_a_proxy_that_others_can_reach_needs_a_name_and_has_a_token() -> None:
     assert checked(ProxySettings(store="memory:")).token == ""
-    with pytest.raises(Invalid, match="but has no name"):
+    with pytest.raises(Invalid, match="but has no host name"):
         checked(ProxySettings(store="memory:", host="0.0.0.0"))
     open_to_all = checked(ProxySettings(store="memory:", host="0.0.0.0", names=("proxy.example",)))
     assert len(open_to_all.token) >= 24

@@ -139,7 +139,7 @@ def test_a_conversation_in_the_plain_forms(tmp_path):
 @pytest.mark.parametrize(
     ("path", "body", "hint"),
     [
-        ("conversations", {"title": "x"}, "an object with `id`, and perhaps `title`"),
+        ("conversations", {"title": "x"}, "an object with `id`, and optionally `title`"),
         ("conversations/c/messages", {"role": "user"}, "an object with `message`"),
         ("conversations/c/artifacts", {"content": "x"}, "`name`"),
         ("conversations", [], "an object with `id`"),

@@ -124,7 +124,7 @@ def test_a_folder_that_is_too_deep_to_keep_is_not_deleted(tmp_path):
         ("delete", {"path": "/memories/deep"}),
         ("rename", {"old_path": "/memories/deep", "new_path": "/memories/b"}),
     ]:
-        assert "too much" in refused(files, command, **given)
+        assert "too many" in refused(files, command, **given)
     assert (tree(tmp_path) / "deep").exists()
     assert said(files, "view", "/memories").endswith("1B\t/memories/notes.md")
 

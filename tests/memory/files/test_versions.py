@@ -124,7 +124,7 @@ def test_nothing_is_taken_back_over_a_change_made_since(tmp_path):
     assert contents(tree(tmp_path)) == {"notes.md": "by hand\n"}
     said(files, "rename", old_path=NOTES, new_path="/memories/b.md")
     (tree(tmp_path) / "notes.md").write_text("again\n")
-    with pytest.raises(Conflict, match="there again"):
+    with pytest.raises(Conflict, match="exists again"):
         files.undo()
 
 
@@ -154,7 +154,7 @@ def test_a_history_follows_a_file_through_its_names(tmp_path):
         with pytest.raises(NotFound):
             files.version(path, seq)
     said(files, "delete", "/memories/e")
-    with pytest.raises(NotFound, match="not there"):
+    with pytest.raises(NotFound, match="did not exist"):
         files.version("/memories/e/a.md", 9)
 
 

@@ -143,7 +143,7 @@ def test_ctrl_c_stops_a_reply_and_a_tool_and_not_the_program(folder: Path) -> No
         terminal.key("Enter")
         terminal.came("40 41 42")
         terminal.key("C-c")
-        terminal.wait("Stopped. What came is kept.")
+        terminal.wait("Stopped. The partial reply is kept.")
         terminal.prompt()
         terminal.type("run sleep 600")
         terminal.key("Enter")
@@ -152,7 +152,7 @@ def test_ctrl_c_stops_a_reply_and_a_tool_and_not_the_program(folder: Path) -> No
         # Before that, the key would be one that was typed to a question.
         terminal.until(lambda _: terminal.runs("sleep", "600"))
         terminal.key("C-c")
-        terminal.until(lambda screen: screen.count("Stopped. What came is kept.") == 2)
+        terminal.until(lambda screen: screen.count("Stopped. The partial reply is kept.") == 2)
         terminal.prompt()
         assert "1 2 3" in terminal.say("count to 3")
         terminal.key("C-c")

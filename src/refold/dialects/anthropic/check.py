@@ -249,7 +249,7 @@ def _answer_faults(message: dict[str, Any], calls: list[str]) -> Faults:
     if results:
         beginning = message["content"][: len(results)]
         if any(block["type"] != "tool_result" for block in beginning):
-            yield "something stands before the results"
+            yield "the results are not first"
 
 
 def _ids(message: dict[str, Any], kind: str, field: str) -> list[str]:

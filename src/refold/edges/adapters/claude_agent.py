@@ -1,4 +1,4 @@
-"""Claude Agent SDK: sessions kept in a store of refold (the SDK's slot `session_store=`).
+"""Claude Agent SDK: sessions stored by refold (the SDK's `session_store=` option).
 
     options = ClaudeAgentOptions(session_store=RefoldSessionStore("sqlite:work.db"))
 
@@ -79,14 +79,11 @@ class RefoldSessionStore:
             if not key.get("subpath"):
                 # The SDK's own summary of a session, for its lists.
                 metadata = dict(context.view.metadata)
-                before = {
-                    "session_id": key["session_id"],
-                    "mtime": 0,
-                    "data": metadata.get(SUMMARY),
-                }
-                summary = fold_session_summary(
-                    before if SUMMARY in metadata else None, key, entries
-                )
+                before = None
+                if SUMMARY in metadata:
+                    before = {"session_id": key["session_id"], "mtime": 0}
+                    before["data"] = metadata[SUMMARY]
+                summary = fold_session_summary(before, key, entries)
                 context.update(metadata={**metadata, SUMMARY: summary["data"]})
             for entry in entries:
                 _append_message(context, entry)

@@ -4,8 +4,8 @@
 messages, new ones only for edited ones. `Guest` records an answer on arrival, with the fingerprint
 of its later repetition in the list, so that nothing is written twice and the last answer of a run
 is not lost; a failure after the model's answer is logged and never reaches the agent. `Sessions`
-keeps the newest conversations open; a conversation's id follows from the framework's name for the
-session, so two processes write one log. Neighbours: `engine.mirror`, `Context.page`, and every
+keeps the newest conversations open; a conversation's id is derived from the framework's name for
+the session, so two processes write one log. Neighbours: `engine.mirror`, `Context.page`, and every
 adapter.
 """
 
@@ -66,7 +66,7 @@ def folded(
         seqs = context.mirror(wires, system=system, tools=tools).seqs
         context.request(dialect)
     except UNREADABLE as error:
-        return sent_as_they_are(messages, error)
+        return sent_unchanged(messages, error)
     view = context.view
     shown = list(messages)
     if not _is_own(view, seqs, wires):
@@ -84,9 +84,9 @@ def folded(
     )
 
 
-def sent_as_they_are(messages: Sequence[Own], error: Exception) -> Sent[Own]:
+def sent_unchanged(messages: Sequence[Own], error: Exception) -> Sent[Own]:
     """The unchanged list; logs a warning with the reason."""
-    log.warning("the messages are sent as they are, not folded: %s", error)
+    log.warning("the messages are sent unchanged, not folded: %s", error)
     return Sent(shown=list(messages))
 
 
@@ -134,7 +134,7 @@ def _thinks(wire: Any) -> bool:
 WAITING_MAX = 1_000  # older calls that never got an answer are dropped
 # The answers of a call in the dialect, and its usage, None if unknown.
 Answered = tuple[Sequence[Any], Any]
-BESIDE = "%s shortens this history as well as refold: one is enough, leave the other out"
+BESIDE = "both %s and refold shorten this history: turn one of them off"
 
 
 class Guest:
@@ -164,18 +164,13 @@ class Guest:
             with self.sessions.session(name) as context:
                 if "model" not in self._settings:
                     context.update(model=model, window=self._settings.get("window"))
+                used = dialect or self.dialect
                 sent = folded(
-                    context,
-                    messages,
-                    wire,
-                    made,
-                    dialect=dialect or self.dialect,
-                    system=system,
-                    tools=tools,
+                    context, messages, wire, made, dialect=used, system=system, tools=tools
                 )
                 return replace(sent, session=name)
         except (refold.Unavailable, refold.Conflict) as error:
-            return sent_as_they_are(messages, error)
+            return sent_unchanged(messages, error)
 
     def take(self, sent: Sent[Own], read: Callable[[], Answered]) -> None:
         """Records the usage of a call, and its answers unless the list has grown in the meantime
@@ -190,7 +185,7 @@ class Guest:
                 if answers and newest(context.view) == sent.last:
                     context.mirror([*sent.wires, *answers], upto=sent.head)
         except (refold.RefoldError, *UNREADABLE) as error:
-            warning = "%s: the answer is not kept before it is repeated: %s"
+            warning = "%s: the answer is not recorded until it is repeated: %s"
             log.warning(warning, sent.session, error)
 
     def warn_of(self, managers: Iterable[str]) -> None:
@@ -198,7 +193,7 @@ class Guest:
         try:
             unreported = set(managers) - self._warned
         except UNREADABLE as error:
-            log.debug("whether the host shortens the history is not known: %s", error)
+            log.debug("unknown whether the host shortens the history: %s", error)
             return
         self._warned |= unreported
         for manager in sorted(unreported):
@@ -239,7 +234,7 @@ class Waiting(Generic[Own]):
 
 # --- sessions ---
 
-OPEN_MAX = 8  # one or two is the usual number
+OPEN_MAX = 8  # most processes need one or two
 
 Place = str | PathLike[str] | Store | None  # a store, as `refold.open` accepts it
 

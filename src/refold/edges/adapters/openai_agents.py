@@ -24,16 +24,8 @@ from agents.memory import SessionSettings
 from agents.run_config import CallModelData, ModelInputData
 
 import refold
-from refold.edges.adapters.guest import (
-    Answered,
-    Guest,
-    Place,
-    Sent,
-    Sessions,
-    definitions,
-    log,
-    same,
-)
+from refold.edges.adapters import guest
+from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Sessions
 
 DIALECT = "openai_responses"
 
@@ -52,15 +44,15 @@ class RefoldSession:
     ) -> None:
         self.session_id, self.session_settings = session_id, session_settings
         self._settings = settings
-        self._kept = Sessions(store)
+        self._sessions = Sessions(store)
         self._name = f"{HOST}/{session_id}"
-        self._items = Items(self._kept, self._name)
+        self._items = Items(self._sessions, self._name)
         self._sent: Sent[Item] | None = None  # the pending call
 
     @cached_property
-    def _read(self) -> Guest:
+    def _mirror(self) -> Guest:
         """The mirror of the same conversation, for the model."""
-        return Guest(DIALECT, self._kept.store, self._settings)
+        return Guest(DIALECT, self._sessions.store, self._settings)
 
     @cached_property
     def hooks(self) -> RunHooks[Any]:
@@ -86,17 +78,17 @@ class RefoldSession:
 
     async def fold(self, data: CallModelData[Any]) -> ModelInputData:
         """The `call_model_input_filter`: the same input, folded if necessary."""
-        tools = definitions(data.agent.tools, _tool)
-        self._read.warn_of(_managers(data))
+        tools = guest.definitions(data.agent.tools, _tool)
+        self._mirror.warn_of(_managers(data))
         model = data.agent.model
         name = model if isinstance(model, str) else getattr(model, "model", None)
         instructions = data.model_data.instructions
         self._sent = await asyncio.to_thread(
-            self._read.fold,
+            self._mirror.fold,
             self._name,
             data.model_data.input,
-            same,
-            same,
+            guest.same,
+            guest.same,
             model=name if isinstance(name, str) else None,
             system=instructions,
             tools=tools,
@@ -107,23 +99,23 @@ class RefoldSession:
         """Records the answer to the input that was folded last."""
         sent, self._sent = self._sent, None
         if sent is not None:
-            await asyncio.to_thread(self._read.take, sent, partial(_answered, response))
+            await asyncio.to_thread(self._mirror.take, sent, partial(_answered, response))
 
     def close(self) -> None:
         """Closes the conversation, and the store if it was opened here."""
-        if "_read" in vars(self):
-            self._read.close()
-        self._kept.close()
+        if "_mirror" in vars(self):
+            self._mirror.close()
+        self._sessions.close()
 
     # --- in a thread ---
 
     def _add(self, items: Sequence[Item]) -> None:
         self._items.add(items)
         try:
-            with self._read.sessions.session(self._name) as context:
+            with self._mirror.sessions.session(self._name) as context:
                 context.mirror(self._items.current())
         except refold.Invalid as error:
-            log.info("%s: the items are kept, but cannot be searched: %s", self._name, error)
+            guest.log.info("%s: the items are kept, but cannot be searched: %s", self._name, error)
 
 
 class _Hooks(RunHooks[Any]):  # type: ignore[misc]
@@ -140,7 +132,7 @@ def _managers(data: CallModelData[Any]) -> Iterator[str]:
         yield "`context_management` of the model settings"
     kinds = (item.get("type") for item in data.model_data.input if isinstance(item, dict))
     if "compaction" in kinds:
-        yield "A compaction of the provider's, which is in the input,"
+        yield "a compaction by the provider in the input"
 
 
 def _answered(response: ModelResponse) -> Answered:

@@ -5,7 +5,7 @@
 
 Names and attributes are those of the GenAI conventions, or else begin with `refold.`. A compaction
 by a request is an event of the request's span, with its receipt. The model's call gets a span, with
-its usage, only if `calls=True`, because an instrumented SDK of the provider makes one already.
+its usage, only if `calls=True`, because an instrumented provider SDK already creates one.
 Content (questions, memories, messages) leaves the process only if `content=True`. `instrument`
 wraps methods, and `uninstrument` restores them, so an untraced process has no overhead. Neighbour:
 `compaction.compactor`.
@@ -84,7 +84,7 @@ def _wrap(owner: Any, name: str, traced: Method) -> None:
 
 
 class _Tracing:
-    """Makes the spans. Each method gets the traced method and its arguments."""
+    """Creates the spans. Each method gets the traced method and its arguments."""
 
     def __init__(self, tracer: Tracer, *, content: bool) -> None:
         self._tracer, self._content = tracer, content
@@ -168,7 +168,7 @@ class _Tracing:
             span.set_attribute(name, text)
 
     def _call(self, context: refold.Context, events: Iterable[Event]) -> None:
-        """Makes the span of the model's call, from the request to the recording of its answer."""
+        """Creates the span of the model's call, from the request to the recording of its answer."""
         usages = [body for event in events if isinstance(body := decode(event), Usage)]
         requested_ns = self._requested_ns.pop(context, None)
         if not usages or requested_ns is None:

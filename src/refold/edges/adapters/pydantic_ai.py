@@ -20,7 +20,7 @@ from pydantic_ai import messages as framework
 from pydantic_ai.capabilities import AbstractCapability
 
 import refold
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Waiting, definitions
+from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Waiting, Wire, definitions
 
 HOST, DIALECT = "pydantic-ai", "anthropic"
 # Capabilities of `pydantic-ai-harness` that shorten a history; the others have it in their names.
@@ -97,14 +97,10 @@ def _answered(response: framework.ModelResponse) -> Answered:
 
 # --- messages in Anthropic's form ---
 
-Wire = dict[str, Any]
-
 
 def instructions_of(messages: Sequence[Any], parameters: Any) -> Iterator[str]:
     """The model's instructions: its system prompts, and the instructions of the request."""
-    for part in _prompts(messages):
-        yield part.content
-    for part in parameters.instruction_parts or ():
+    for part in (*_prompts(messages), *(parameters.instruction_parts or ())):
         yield part.content
 
 
@@ -166,7 +162,7 @@ def _text(part: Any) -> str:
 
 
 class Maker:
-    """Makes messages of the framework, with its own parts as far as they are unchanged."""
+    """Builds messages of the framework, reusing its own parts where they are unchanged."""
 
     def __init__(self, messages: Sequence[Any]) -> None:
         self._calls: dict[str, Any] = {}
@@ -184,11 +180,8 @@ class Maker:
         content = wire["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         parts = [self._part(block, wire["role"]) for block in blocks]
-        return (
-            framework.ModelRequest(parts)
-            if wire["role"] == "user"
-            else framework.ModelResponse(parts)
-        )
+        is_user = wire["role"] == "user"
+        return framework.ModelRequest(parts) if is_user else framework.ModelResponse(parts)
 
     def _part(self, block: Wire, role: str) -> Any:
         match block["type"]:
@@ -218,6 +211,4 @@ class Maker:
 def with_prompts(shown: list[Any], messages: Sequence[Any]) -> list[Any]:
     """The page, with the system prompts of hidden requests."""
     missing = [part for part in _prompts(messages) if part not in _prompts(shown)]
-    if not missing:
-        return shown
-    return [framework.ModelRequest(missing), *shown]
+    return [framework.ModelRequest(missing), *shown] if missing else shown

@@ -22,7 +22,7 @@ from strands.agent.conversation_manager import ConversationManager
 from strands.hooks import AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 
 import refold
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, definitions, log
+from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Wire, definitions, log
 
 HOST, DIALECT = "strands", "anthropic"
 
@@ -35,7 +35,7 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
         super().__init__()
         self._name = f"{HOST}/{name}"
         self._guest = Guest(DIALECT, store, settings)
-        self._whole: list[Any] | None = None  # the agent's messages, while its list has the page
+        self._originals: list[Any] | None = None  # the agent's messages during a call
         self._sent: Sent[Wire] | None = None  # the pending call
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
@@ -81,7 +81,7 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
             system=agent.system_prompt,
             tools=definitions(agent.tool_registry.get_all_tool_specs(), _tool),
         )
-        self._whole = list(agent.messages)
+        self._originals = list(agent.messages)
         agent.messages[:] = _alternating(self._sent.shown)
 
     def _after_call(self, event: AfterModelCallEvent) -> None:
@@ -92,9 +92,9 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
             self._guest.take(sent, partial(_answered, message))
 
     def _restore(self, agent: Any) -> None:
-        if self._whole is not None:
-            agent.messages[:] = self._whole
-            self._whole = None
+        if self._originals is not None:
+            agent.messages[:] = self._originals
+            self._originals = None
 
 
 def _alternating(messages: Iterable[Wire]) -> list[Wire]:
@@ -133,8 +133,6 @@ def _answered(message: Wire) -> Answered:
 
 
 # --- messages in Anthropic's form ---
-
-Wire = dict[str, Any]
 
 OTHER = "strands"  # the type of blocks that Anthropic's form lacks
 _BYTES = "$bytes"

@@ -1,6 +1,6 @@
-"""The agent loop: a request of the person, replies and tools until the model is done, and again.
+"""The agent loop: for each request of the person, replies and tool calls until the model is done.
 
-This is all that an agent needs of refold: `append` the request, send `request()`, pass the chunks
+An agent needs only this of refold: `append` the request, send `request()`, pass the chunks
 through `stream` (which records the reply), `append_result` the results of tools. The context
 decides what is on the page and when to compact it; the loop only shows that. An error ends a turn,
 never the chat, and everything so far is in the log. Neighbours: see the package.
@@ -121,12 +121,12 @@ class Chat:
         return context
 
     def _remember(self, id: str) -> None:
-        """Keeps the model of the open conversation for the next chat."""
+        """Remembers the model of the open conversation for the next chat."""
         terminal.remember(self.store.url, id, self.endpoint.model.spec, os.environ)
 
     def _window(self, id: str) -> int | None:
-        """The user's window; None for the one that the log or the table of models has. Neither has
-        one for the scripted agent before its first conversation."""
+        """The user's window; None for the window in the log or the table of models. The scripted
+        agent is in neither before its first conversation."""
         if self.options.window or self.endpoint.model.spec != SCRIPTED:
             return self.options.window
         try:
@@ -136,7 +136,7 @@ class Chat:
         return None if SCRIPTED in windows else SCRIPTED_WINDOW
 
     def _writer(self) -> Writer | None:
-        """The chat's model as the writer of summaries, if the user wants that."""
+        """The chat's model as the writer of summaries, if the option is set."""
         model = self.endpoint.model
         if not self.options.writes_summaries or not model.url:
             return None
@@ -150,7 +150,7 @@ class Chat:
         self.context = self._opened(id)
 
     def use(self, endpoint: Endpoint) -> None:
-        """Switches to another model; limits follow at once."""
+        """Switches to another model and its limits."""
         self.endpoint = endpoint
         if self.options.writes_summaries:
             # The writer is the chat's model, and a context gets its writer when it is opened.
@@ -204,7 +204,7 @@ class Chat:
                 self._work()
             except KeyboardInterrupt:
                 self._close_calls()
-                self.shown.aside(("yellow", "Stopped. What came is kept."))
+                self.shown.aside(("yellow", "Stopped. The partial reply is kept."))
             except RefoldError as error:
                 self.failure = error.code
                 self._close_calls()
@@ -215,12 +215,12 @@ class Chat:
 
     def _append(self, text: str) -> None:
         if not self.context.view.title:
-            # The folder of the beginning stays, even if the chat continues elsewhere.
+            # The first folder stays, even if the chat continues elsewhere.
             metadata = {FOLDER: str(self.workspace.root), **self.context.view.metadata}
             self.context.update(title=cut(one_line(text), TITLE_CHARS), metadata=metadata)
         content, missing = with_files(text, self.workspace, self.context)
         for reason in missing:
-            self.shown.aside(("dim", f"{reason}; it is sent as it stands"))
+            self.shown.aside(("dim", f"{reason}; it is sent unchanged"))
         self.context.append({"role": "user", "content": content})
 
     def _work(self) -> None:
@@ -230,12 +230,12 @@ class Chat:
                 return
             for call in calls:
                 self._use(call)
-        self.shown.aside(("yellow", f"Stopped after {STEPS_MAX} steps; say so to go on."))
+        self.shown.aside(("yellow", f"Stopped after {STEPS_MAX} steps; tell it to go on."))
 
     # --- one reply ---
 
     def _reply(self) -> list[ToolCall]:
-        """Shows and records one reply of the model; returns its tool calls."""
+        """Shows and records one reply; returns its tool calls."""
         for tries_left in reversed(range(TRIES_MAX)):
             chunks: list[dict[str, Any]] = []
             try:
@@ -313,7 +313,7 @@ class Chat:
         if self.options.yes or kind in self._agreed:
             return True
         if not self.lines.can_ask:
-            self.shown.aside(f"{question} Nobody can be asked here; --yes allows it.")
+            self.shown.aside(f"{question} There is no terminal to ask; --yes allows it.")
             return False
         with self.interrupts.waiting():
             answer = chosen(self.lines.ask, question, ("yes", "no", "always"))

@@ -1,4 +1,4 @@
-"""The output of a chat: streamed replies, tool calls, warnings and compactions as they happen.
+"""The output of a chat: streamed replies, tool calls, warnings and compactions.
 
 On a terminal everything is printed in order; in a pipe the replies are the output, and the rest
 goes to standard error. Everything passes the screen, so no text of a model or a tool can steer the
@@ -53,7 +53,7 @@ class Shown:
     # --- a reply ---
 
     def piece(self, piece: Piece) -> None:
-        """Prints some words of a reply."""
+        """Prints a piece of a reply."""
         if self.is_quiet or piece.kind == "call":
             return
         text = piece.text
@@ -61,7 +61,7 @@ class Shown:
             text = text[1:]
         style = "dim" if piece.kind == "thinking" else ""
         if style != self._style:
-            # Thinking and the reply are texts of their own.
+            # Thinking and the reply are separate texts.
             self.end()
             self._style = style
         if text:

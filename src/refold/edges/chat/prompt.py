@@ -2,8 +2,8 @@
 Needs the extra `chat` (prompt_toolkit).
 
 Enter sends; Alt-Enter, or a backslash at the end of a line, begins another. Commands are completed
-as in a shell, and so are handles, conversations and paths. Completion and history run in threads of
-their own, so no key waits for the log or the disk; an error there gives no candidates. Neighbours:
+as in a shell, and so are handles, conversations and paths. Completion and history run in separate
+threads, so no key waits for the log or the disk; an error there gives no candidates. Neighbours:
 `input` serves plain terminals, `edges.commands.candidates` completes commands.
 """
 

@@ -1,7 +1,7 @@
-"""An agent without a model: it follows the words of the request, and really uses the tools on the
-folder, so that every command of a chat can be tried without a key.
+"""An agent without a model: it matches the request against patterns and calls the real tools, so
+that every command of a chat can be tried without a key.
 
-Like a model, it sees nothing but the request, and answers in the chunks of Chat Completions. It
+Like a model, it sees only the request, and answers in the chunks of Chat Completions. It
 explains what it understands (`HELP`). Nothing is sent anywhere. Neighbour: `loop` treats it like an
 endpoint.
 """
@@ -35,7 +35,7 @@ HELP = (
 
 
 _ABOUT_A_SUMMARY = re.compile(r"condense\b|this is what I say about the summary", re.I)
-# How refold's own texts for hidden, cleared and summarized messages begin.
+# The beginnings of refold's placeholders for hidden, cleared and summarized messages.
 _NOTICE = re.compile(
     r"\[(?:\d+ earlier messages? (?:is|are) hidden|this earlier copy was removed|"
     r"(?:Summary of|Background on) .*not a (?:new )?request|cleared\b|erased\])",
@@ -124,7 +124,7 @@ def _reply(text: str, steps: list[Step], messages: list[dict[str, Any]]) -> tupl
         for plan in _PLANS:
             match = re.match(plan.pattern, request, re.I | re.S)
             if match is not None:
-                return _once(plan, match, steps)
+                return _run_plan(plan, match, steps)
     return [], HELP
 
 
@@ -173,7 +173,7 @@ class Plan(NamedTuple):
     words: str
 
 
-def _once(plan: Plan, match: re.Match[str], steps: list[Step]) -> tuple[list[Call], str]:
+def _run_plan(plan: Plan, match: re.Match[str], steps: list[Step]) -> tuple[list[Call], str]:
     """The call of a plan, then its result in a few words."""
     if not steps:
         arguments = plan.arguments(match)

@@ -1,9 +1,9 @@
-"""`/name args` in a chat: commands of the table on the open conversation, and a few that only a
-chat has, because they change what it works on.
+"""`/name args` in a chat: all commands of the table on the open conversation, and a few of the
+chat itself, which switch its conversation or model.
 
-The table is used as it is, so a new command appears here automatically, with its help and
-suggestions for typos. `/condense` lets the chat's model write a summary; what the person says about
-it goes back to the model, and nothing leaves the page before one is accepted. Neighbours:
+The table is shared, so a new command appears here automatically, with its help and suggestions for
+typos. `/condense` lets the chat's model write a summary; the person's comments go back to the
+model, and nothing leaves the page before a summary is accepted. Neighbours:
 `edges.cli.lines` parses, `edges.commands` has the table, `loop` calls `obey`.
 """
 
@@ -55,7 +55,7 @@ QUESTION = "Accept this summary? [y]es, [n]o, or say what is wrong with it:"
 NewId = Annotated[
     str,
     Meta(
-        description="Its id; by default one is made from the time.",
+        description="Its id; by default derived from the time.",
         extra={"positional": True, "metavar": "ID"},
     ),
 ]
@@ -94,7 +94,7 @@ def own(name: str, summary: str, details: str = "") -> Callable[[Function], Func
 
 
 def obey(chat: Chat, line: str) -> bool:
-    """Carries out one line; False if it ends the chat."""
+    """Executes one line; returns False if it ends the chat."""
     words = split(line[1:])
     command = OWN.get(words[0]) if words else None
     topic = command if {*HELP_OPTIONS} & {*words[1:]} else None
@@ -110,7 +110,7 @@ def obey(chat: Chat, line: str) -> bool:
             return command.run(chat, arguments_of(command, words[1:])) is not False
     except RefoldError as error:
         chat.failure = error.code
-        chat.shown.error(_in_chat_words(error, chat))
+        chat.shown.error(_with_chat_hint(error, chat))
     except (Abort, KeyboardInterrupt):
         chat.shown.aside("Nothing was changed.")
     finally:
@@ -118,8 +118,8 @@ def obey(chat: Chat, line: str) -> bool:
     return True
 
 
-def _in_chat_words(error: RefoldError, chat: Chat) -> RefoldError:
-    """An error whose hint is a line of the chat, not of a shell."""
+def _with_chat_hint(error: RefoldError, chat: Chat) -> RefoldError:
+    """The error with a hint for the chat instead of the shell."""
     id = chat.context.id
     if isinstance(error, NotFound) and not chat.context.view.head and repr(id) in error.message:
         return NotFound("there is nothing in this conversation yet", hint="ask something first")
@@ -139,7 +139,7 @@ def _run(chat: Chat, line: Line) -> None:
     """Runs a command of the table and shows its result."""
     screen = _screen(chat, json_output=line.json_output)
     if line.command.on in ("conversation", "either"):
-        # A conversation is stored from its first message on; a command may come before that.
+        # A conversation is stored with its first message; a command may come earlier.
         chat.context.flush()
     has_writer = chat.options.writes_summaries
     with Session.holding(chat.context, chat.store, screen=screen, has_writer=has_writer) as session:
@@ -171,7 +171,7 @@ def _run(chat: Chat, line: Line) -> None:
 @own(
     "model",
     "Show the model, or continue with another.",
-    "Without a MODEL and a window, nothing is changed. The limits follow at once.",
+    "Without a MODEL and a window, nothing is changed. The limits change at once.",
 )
 def model(
     chat: Chat,
@@ -230,7 +230,7 @@ def condense(
 ) -> None:
     is_accepted = accept or is_agreed(chat, feedback.strip())
     if is_accepted or not (chat.failure or chat.lines.can_ask):
-        # The receipt says what the notices would say.
+        # The receipt repeats the notices.
         chat.is_quiet_about_notices = True
         compact = load("compact")
         _run(chat, Line(compact, compact.arguments(condense=True, accept=is_accepted)))
@@ -254,12 +254,14 @@ def resume(
         chat.go_to(id)
         chat.shown.aside(f"This is {id}: {title_of(chat.store, id, chat.context.view.title)}")
         return
-    listed = newest(chat.store)[:LISTED_MAX]
-    for rank, about in enumerate(listed, start=1):
+    listed = newest(chat.store)
+    for rank, about in enumerate(listed[:LISTED_MAX], start=1):
         title = title_of(chat.store, about.id, meta_of(chat.store, about).title or "")
         chat.shown.aside(("bold", f"@{rank} {about.id}"), f"  {title}")
+    if len(listed) > LISTED_MAX:
+        chat.shown.aside(("dim", f"{len(listed) - LISTED_MAX:,} older ones: refold list"))
     way = ("dim", "Go there with: /resume @1, or /resume ID")
-    chat.shown.aside(way if listed else "There is none yet.")
+    chat.shown.aside(way if listed else "There are no conversations yet.")
 
 
 @own("new", "Start a new conversation.")
@@ -292,7 +294,7 @@ def is_agreed(chat: Chat, wish: str) -> bool:
         if answer.lower() in ("", "n", "no"):
             break
         text = FEEDBACK_TEXT + answer
-    # The request for a summary is a request like any other: it may have needed room.
+    # The request for a summary may itself have triggered a compaction.
     batches = [one.id for one in chat.context.log.batches() if one.seq > head and one.live]
     if batches:
         back = ", then ".join(f"/undo {id}" for id in reversed(batches))
@@ -304,7 +306,7 @@ def is_agreed(chat: Chat, wish: str) -> bool:
 
 
 def _answer(chat: Chat) -> str:
-    """The person's answer about the summary. A command is refused: it would go to the model."""
+    """The person's answer about the summary. Refuses commands, which would go to the model."""
     for _ in range(ROUNDS_MAX):
         answer = chat.lines.ask(QUESTION).strip()
         if not answer.startswith("/"):

@@ -1,9 +1,9 @@
-"""How a chat begins: with which conversation, which model and which folder.
+"""The start of a chat: its conversation, model and folder.
 
 The model is the named one, else the user's `REFOLD_CHAT_MODEL`, else the last model of the
-conversation, else the one that a provider's usual variables name. If there is none, three lines say
-what to set, and the scripted agent is offered. Neighbours: `terminal` runs a chat, `loop` is the
-chat itself, `edges.commands.chat` the command.
+conversation, else the one named by a provider's usual variables. If there is none, three lines
+explain what to set, and the scripted agent is offered. Neighbours: `terminal` runs
+a chat, `loop` is the chat itself, `edges.commands.chat` the command.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ EXPLAINED = (
 
 
 def started(session: Session, options: Options, shown: Shown, lines: Lines) -> Chat:
-    """The chat that the options describe, ready to run."""
+    """The chat for these options, ready to run."""
     store = session.target
     id = _conversation(session, options)
-    spec = _spec(options, store, id or "", os.environ) or _offered(shown, lines)
+    spec = _spec(options, store, id or "", os.environ) or _offer_scripted(shown, lines)
     folders = tuple(Path(folder).resolve() for folder in options.folders)
     for folder in folders:
         if not folder.is_dir():
@@ -109,7 +109,7 @@ def _spec(options: Options, store: Store, id: str, environ: Mapping[str, str]) -
     return ""
 
 
-def _offered(shown: Shown, lines: Lines) -> str:
+def _offer_scripted(shown: Shown, lines: Lines) -> str:
     """Explains what to set, and offers the scripted agent."""
     for line in EXPLAINED:
         shown.aside(at_places(line, shown.screen.places))

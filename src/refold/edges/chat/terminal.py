@@ -1,9 +1,9 @@
-"""A chat from its first prompt to its end, and what it knows before the engine is loaded.
+"""A chat from its first prompt to its end, and the parts needed before the engine is loaded.
 
-The first prompt appears at once, and the engine is loaded while the first line is typed: so nothing
-large is imported here at the top. The model of a conversation is remembered in the user's own data
-folder and not in the log: a store may belong to a project that somebody else wrote, and a project
-never chooses where a conversation is sent. Neighbours: `start` opens the conversation, `loop` runs
+The first prompt appears at once, and the engine is loaded while the first line is typed, so this
+module imports nothing large at the top. The model of a conversation is remembered in the user's
+data folder and not in the log: a store may come with a foreign project, and a project never chooses
+where a conversation is sent. Neighbours: `start` opens the conversation, `loop` runs
 it, `input` and `prompt` read lines.
 """
 
@@ -43,7 +43,7 @@ Offered = Literal["all", "reading", "none"]
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What a chat was started with; `folders` are those that tools may use besides this one."""
+    """Options of a chat; `folders` are further folders that tools may use."""
 
     model: str = ""
     continues: bool = False
@@ -102,7 +102,7 @@ def lines_for(screen: Screen, stdin: BinaryIO | None) -> Lines:
     if os.environ.get("TERM", "dumb") in ("", "dumb"):
         return plain
     if find_spec("prompt_toolkit") is None:
-        if not was_told(os.environ):
+        if not has_seen_hint(os.environ):
             screen.line(("dim", f"For completion and lasting history: {install_hint('chat')}"))
         return plain
     from refold.edges.chat.prompt import PromptLines
@@ -129,7 +129,7 @@ def read_ahead(screen: Screen, lines: Lines, options: Options) -> bool:
 
 
 def remember(store_url: str, conversation: str, spec: str, environ: Mapping[str, str]) -> None:
-    """Keeps the model of a conversation, so that the next chat can continue with it."""
+    """Remembers the model of a conversation for the next chat."""
     # Without a data folder, the next chat needs --model again.
     with suppress(OSError, RefoldError):
         path = _model_file(store_url, conversation, environ)
@@ -142,8 +142,8 @@ def remember(store_url: str, conversation: str, spec: str, environ: Mapping[str,
 def spec_of(store_url: str, conversation: str, environ: Mapping[str, str]) -> str:
     """The last model of a conversation; empty if unknown."""
     try:
-        kept = _model_file(store_url, conversation, environ).read_bytes()
-        return kept[:SPEC_BYTES_MAX].decode()
+        spec = _model_file(store_url, conversation, environ).read_bytes()
+        return spec[:SPEC_BYTES_MAX].decode()
     except (OSError, RefoldError, UnicodeDecodeError):
         return ""
 
@@ -153,8 +153,8 @@ def _model_file(store_url: str, conversation: str, environ: Mapping[str, str]) -
     return data_folder(environ) / "refold" / "chat" / digest[:32]
 
 
-def was_told(environ: Mapping[str, str]) -> bool:
-    """Whether the user has seen the hint about the chat's packages before; marks it as seen."""
+def has_seen_hint(environ: Mapping[str, str]) -> bool:
+    """Whether the user has already seen the hint about optional packages; marks it as seen."""
     with suppress(OSError, RefoldError):
         path = data_folder(environ) / "refold" / "chat" / "told"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

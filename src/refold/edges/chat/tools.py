@@ -1,8 +1,8 @@
 """The tools of a chat: files of the folder, shell commands, and the past of the conversation.
 
 A path from a model is data: it is resolved inside the folder or an allowed one, and never inside
-the store. A change is shown to the person and asked about first, unless `--yes` was given, and the
-old content of a file is stored before each write, so that a restore can bring it back. A failing
+the store. A change is shown to the person for confirmation, unless `--yes` was given, and the old
+content of a file is stored before each write, so that a restore can bring it back. A failing
 tool returns a text: a model can act on "there is no file a.py". Everything is bounded, and Ctrl-C
 stops a wait but never a write to the log. Neighbours: `loop` calls the tools, `context.toolbox` has
 those of the past and the memory, `system.inside` reaches the disk.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
@@ -61,7 +61,7 @@ _END = object()
 class Interrupts:
     """Handles Ctrl-C in a `with` block around the work. The signal raises KeyboardInterrupt only
     inside `waiting`; elsewhere it is kept, and the next `waiting` raises it. So a stopped reply is
-    still recorded as far as it came."""
+    still recorded as far as it was received."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -75,12 +75,7 @@ class Interrupts:
             self._before = signal.signal(signal.SIGINT, self._take)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
@@ -140,7 +135,7 @@ def run(command: str, folder: Path, *, wait_s: float, interrupts: Interrupts) ->
         )
         try:
             with interrupts.waiting():
-                ended = _waited(process, wait_s, output.fileno())
+                ended = _wait_for(process, wait_s, output.fileno())
         except KeyboardInterrupt:
             ended = STOPPED
         finally:
@@ -157,8 +152,8 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in KEY_DOMAINS}
 
 
-def _waited(process: subprocess.Popen[bytes], wait_s: float, output: int) -> str:
-    """Waits for the end; returns why it stopped waiting, empty at the end."""
+def _wait_for(process: subprocess.Popen[bytes], wait_s: float, output: int) -> str:
+    """Waits for the process; returns why it must be stopped, or an empty text at its end."""
     deadline = time.monotonic() + wait_s
     while process.poll() is None:
         if time.monotonic() > deadline:
@@ -292,8 +287,7 @@ class _JoinedFiles:
 
 
 class Asker(Protocol):
-    """Shows what a tool is about to do, and asks for permission. The answer "always" holds for a
-    `kind`."""
+    """Shows a planned change and asks for permission. The answer "always" applies to a `kind`."""
 
     def allows(self, kind: str, question: str, details: str) -> bool: ...
 
@@ -349,9 +343,9 @@ class Tool(Struct, frozen=True):
 TOOLS = {
     "read_file": Tool("Show a text file, or some lines of it.", ReadArguments),
     "list_files": Tool("List the files below a folder, with their sizes.", ListArguments),
-    "grep": Tool("Find the lines of files that hold a text, as path:line: text.", GrepArguments),
+    "grep": Tool("Find the lines of files that contain a text, as path:line: text.", GrepArguments),
     "write_file": Tool(
-        "Create a file, or give it another content. The user is shown the difference and asked.",
+        "Create a file, or replace its content. The user is shown the difference and asked.",
         WriteArguments,
         changes=True,
     ),
@@ -419,7 +413,7 @@ class Tools:
         try:
             if name not in self.names:
                 raise Invalid(f"{name} is off in this chat", hint="say what the user should do")
-            result = self._runs[name](_given(TOOLS[name].arguments, arguments))
+            result = self._runs[name](_checked(TOOLS[name].arguments, arguments))
             return result if isinstance(result, Used) else Used(result)
         except _NotAllowed:
             return Used(REFUSED, is_error=True)
@@ -452,8 +446,7 @@ class Tools:
     # --- changing ---
 
     def _write(self, given: WriteArguments) -> str:
-        place = self._workspace.writable(given.path)
-        return self._put(place, given.content)
+        return self._put(self._workspace.writable(given.path), given.content)
 
     def _edit(self, given: EditArguments) -> str:
         text = self._workspace.text(given.path, exact=True)
@@ -461,15 +454,15 @@ class Tools:
         if count != 1:
             hint = "give a longer text that occurs once" if count else "read the file again"
             raise Invalid(f"the text occurs {count} times in {quoted(given.path)}", hint=hint)
-        place = self._workspace.writable(given.path)
-        return self._put(place, text.replace(given.old, given.new))
+        changed = text.replace(given.old, given.new)
+        return self._put(self._workspace.writable(given.path), changed)
 
     def _put(self, place: Place, content: str) -> str:
         """Writes a file after the person agreed to the change and the old text was stored."""
         found = read(place)
         data = content.encode("utf-8", "surrogateescape")
         if found is not None and found.data == data:
-            return f"[{place} is so already.]"
+            return f"[{place} already has this content.]"
         old = "" if found is None else found.data.decode("utf-8", "replace")
         diff = _diff(str(place), old, content)
         verb = "Create" if found is None else "Change"
@@ -489,7 +482,7 @@ class Tools:
 
 
 class _NotAllowed(Exception):
-    """The person said no."""
+    """The user refused."""
 
 
 def _definition(name: str, tool: Tool) -> dict[str, Any]:
@@ -499,8 +492,8 @@ def _definition(name: str, tool: Tool) -> dict[str, Any]:
     return {"name": name, "description": tool.about, "input_schema": schema}
 
 
-def _given(arguments: type[Struct], given: str | Mapping[str, Any]) -> Struct:
-    """The arguments of a call, checked."""
+def _checked(arguments: type[Struct], given: str | Mapping[str, Any]) -> Struct:
+    """The decoded arguments of a call. Invalid if they do not match."""
     try:
         value = msgspec.json.decode(given or "{}") if isinstance(given, str) else given
         return decoding.convert(value, arguments, strict=False)
@@ -511,11 +504,8 @@ def _given(arguments: type[Struct], given: str | Mapping[str, Any]) -> Struct:
 
 def _diff(path: str, old: str, new: str) -> str:
     """The difference of two texts, cut if long."""
-    lines = list(
-        difflib.unified_diff(
-            old.splitlines(), new.splitlines(), f"a/{path}", f"b/{path}", lineterm=""
-        )
-    )
+    before, after = old.splitlines(), new.splitlines()
+    lines = list(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm=""))
     if len(lines) > DIFF_LINES_MAX:
         left = len(lines) - DIFF_LINES_MAX
         lines[DIFF_LINES_MAX:] = [f"... {number(left, 'line')} more"]

@@ -1,17 +1,20 @@
-"""The shell: `refold` and its commands. `app` runs them and catches errors, `options` makes
-options of what a command takes, `screen` is the one place that prints. The commands themselves are
-values of `edges.commands`.
+"""The shell: `refold` and its commands. `app` runs them and catches errors, `options` turns the
+arguments of a command into options, `screen` is the one place that prints. The commands themselves
+are in `edges.commands`.
 
 `refold --version`, the plain form of `refold statusline` and the events of hooks are answered here,
-before anything is imported: tools ask for them all the time.
+before anything is imported, because tools call them often.
 """
 
 import os
 import sys
 
+from refold.system import own_python
+
 
 def main() -> None:
     """The entry point of `refold`."""
+    own_python.leave_project()
     if sys.argv[1:] in (["--version"], ["-V"]):
         from refold import __version__
 

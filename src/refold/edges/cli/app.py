@@ -1,9 +1,8 @@
-"""The commands by name, how one is run, and the one place where an error becomes a line and an exit
-status.
+"""The command line: finds and runs commands, and turns errors into a line and an exit status.
 
 A command is imported when it is called. The table of exit statuses is `errors.OUTCOMES`; 130 and
-141 are what a shell gives for an interrupt and a closed pipe. A person never sees a traceback
-unless they ask for it by `--debug`.
+141 are a shell's values for an interrupt and a closed pipe. A traceback is shown only with
+`--debug`.
 """
 
 from __future__ import annotations
@@ -68,7 +67,8 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         names = [*DAILY] if not self.prefix else self.list_commands(ctx)
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self._summary(self.prefix + name)) for name in names])
+            summaries = {**{name: one.summary for name, one in COMMANDS.items()}, **PREFIXES}
+            formatter.write_dl([(name, summaries[self.prefix + name]) for name in names])
         if not self.prefix:
             with formatter.section("More commands"):
                 formatter.write_dl([*overview(COMMANDS).items()])
@@ -79,16 +79,12 @@ class Commands(click.Group):
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
-    def _summary(self, name: str) -> str:
-        """What a command does, known without loading it."""
-        return PREFIXES[name] if name in PREFIXES else COMMANDS[name].summary
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         name = self.prefix + args[0]
-        if name in PREFIXES and name in COMMANDS and _is_own(name, args[1:]):
+        if name in PREFIXES and name in COMMANDS and _is_for_group(name, args[1:]):
             # A group that is a command itself: `refold context ID`.
             return args[0], _as_click(load(name)), args[1:]
         if args[0] in known:
@@ -104,10 +100,10 @@ class Commands(click.Group):
         sys.exit(outcome(list(sys.argv[1:] if args is None else args)))
 
 
-def _is_own(group: str, args: list[str]) -> bool:
-    """Whether the words after a prefix are for the command of its name, and do not name one of
-    its inner commands, perhaps misspelt: an id comes alone, unless the command takes several, and
-    resembles no inner name. Output options may come first."""
+def _is_for_group(group: str, args: list[str]) -> bool:
+    """Whether the words after a prefix are for the command of that name, not for one of its inner
+    commands, perhaps misspelt: an id comes alone, unless the command takes several, and resembles
+    no inner name. Output options may come first."""
     inner = [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")]
     known = [name.split()[0] for name in inner]
     words = list(dropwhile(OUTPUT.__contains__, args))
@@ -133,8 +129,8 @@ def _group_help(name: str) -> str:
 
 
 def _group_parameters(name: str) -> list[click.Parameter]:
-    """What the help of a group shows: a command of its name that takes no id is given as it
-    stands, so its options are the group's. A word after the group is a command of it."""
+    """The options in the help of a group: the options of the command with its name, if it takes
+    no id. A word after the group is one of its commands."""
     if name in COMMANDS and load(name).on != "conversation":
         return [one for one in parameters(load(name)) if isinstance(one, click.Option)]
     return [*output_options()]
@@ -151,33 +147,30 @@ def _print_help(ctx: click.Context, /, **_: Any) -> None:
 
 
 def _as_click(command: Command[Any, Any]) -> click.Command:
-    """The command with its options, as click runs it."""
+    """The click command, with its options."""
 
     @click.pass_obj
     def callback(screen: Screen, /, **given: Any) -> None:
         _run_command(command, screen, given)
 
+    passes_on = any(one.passes_on for one in parameters_of(command))
     return click.Command(
         command.name.split()[-1],
         callback=callback,
         params=[*parameters(command)],
         help=f"{command.summary}\n\n{command.details}",
         short_help=command.summary,
-        context_settings={**HELP, "allow_interspersed_args": not _passes_on(command)},
+        context_settings={**HELP, "allow_interspersed_args": not passes_on},
     )
 
 
-def _passes_on(command: Command[Any, Any]) -> bool:
-    return any(one.passes_on for one in parameters_of(command))
-
-
 def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str, Any]) -> None:
-    """Runs a command with what the command line gave, and shows its result."""
+    """Runs a command with the given values, and shows its result."""
     values = dict(given)
     screen.places = places_of(command, given)
     store_url = values.pop("store", None) if command.on != "nothing" else None
-    on_one = command.on in ("conversation", "either")
-    conversation = values.pop("conversation") if on_one else None
+    takes_id = command.on in ("conversation", "either")
+    conversation = values.pop("conversation") if takes_id else None
     arguments = command.arguments(**values)
     session = Session(
         store_url=store_url,
@@ -187,7 +180,7 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
         read_only=command.is_read_only(arguments),
         derives=command.derives,
     )
-    with _naming(given, screen.places), session:
+    with _complete_hints(given, screen.places), session:
         result = command.run(session, arguments)
         if not screen.json_output:
             session.tell_found()
@@ -198,8 +191,8 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
 
 
 @contextlib.contextmanager
-def _naming(given: Mapping[str, Any], places: tuple[Place, ...]) -> Iterator[None]:
-    """What an error says to do next names the conversation and the places that were asked for."""
+def _complete_hints(given: Mapping[str, Any], places: tuple[Place, ...]) -> Iterator[None]:
+    """Adds the conversation and the places of this call to the hint of an error."""
     try:
         yield
     except RefoldError as error:
@@ -209,7 +202,7 @@ def _naming(given: Mapping[str, Any], places: tuple[Place, ...]) -> Iterator[Non
 
 
 def _show_result(command: Command[Any, Any], screen: Screen, result: Result) -> None:
-    """Shows a result to a person, or as JSON if that was asked for."""
+    """Shows a result as text, or as JSON with `--json`."""
     if not screen.json_output:
         command.show(result, screen)
     elif not isinstance(result, Document):
@@ -243,7 +236,7 @@ commands = Commands(name="refold", help=ABOUT, params=[_VERSION, *output_options
 
 
 def outcome(args: list[str]) -> int:
-    """Runs a command line and gives the exit status."""
+    """Runs a command line and returns the exit status."""
     own = _own_words(args)
     screen = Screen(json_output="--json" in own, no_color="--no-color" in own)
     try:
@@ -268,7 +261,9 @@ def _own_words(args: list[str]) -> list[str]:
 
 def _run(args: list[str], screen: Screen) -> int:
     try:
-        _check_text(args)
+        for number, arg in enumerate(args, start=1):
+            if not is_text(arg):
+                raise click.UsageError(f"argument {number} holds bytes that are not UTF-8")
         words = resolved(named_first(args, COMMANDS), is_shell=True)
         with commands.make_context("refold", words, obj=screen) as ctx:
             commands.invoke(ctx)
@@ -292,52 +287,26 @@ def _run(args: list[str], screen: Screen) -> int:
     return OUTCOMES["ok"][1]
 
 
-def _check_text(args: list[str]) -> None:
-    for number, arg in enumerate(args, start=1):
-        if not is_text(arg):
-            raise click.UsageError(f"argument {number} holds bytes that are not UTF-8")
-
-
 def _report_usage(error: click.ClickException, screen: Screen) -> int:
-    """Reports a usage error, and whose help to read."""
-    path = "refold"
-    if isinstance(error, click.UsageError) and error.ctx:
-        path = error.ctx.command_path
-    if _misses_id(error):
+    """Reports a usage error, with a hint to the command's help."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    path = ctx.command_path if ctx else "refold"
+    message, hint = " ".join(error.format_message().split()).rstrip("."), f"{path} --help"
+    missing = error.param if isinstance(error, click.MissingParameter) else None
+    if missing is not None and missing.name == "conversation":
+        message = "no conversation is named (ID)"
         hint = f"{path} @1 is about the newest; refold list shows all"
-        _report(screen, "invalid", "no conversation is named (ID)", _placed(hint, error))
-        return OUTCOMES["invalid"][1]
-    message = _in_one_line(error.format_message()).rstrip(".")
-    if (
-        isinstance(error, click.NoSuchOption)
-        and error.ctx
-        and isinstance(error.ctx.command, Commands)
-    ):
+        name = path.removeprefix("refold ")
+        if ctx and name in COMMANDS:
+            hint = at_places(hint, places_of(load(name), ctx.params))
+    elif isinstance(error, click.NoSuchOption) and ctx and isinstance(ctx.command, Commands):
         message = f"no command is named that takes {short_line(error.option_name, 40)}"
-    _report(screen, "invalid", message, f"{path} --help")
+    _report(screen, "invalid", message, hint)
     return OUTCOMES["invalid"][1]
 
 
-def _placed(hint: str, error: click.ClickException) -> str:
-    """A hint with the places of a command line that could not be read to its end."""
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
-    name = ctx.command_path.removeprefix("refold ") if ctx else ""
-    return at_places(hint, places_of(load(name), ctx.params)) if ctx and name in COMMANDS else hint
-
-
-def _misses_id(error: click.ClickException) -> bool:
-    """Whether the conversation is missing that a command is to work on."""
-    param = error.param if isinstance(error, click.MissingParameter) else None
-    return param is not None and param.name == "conversation"
-
-
-def _in_one_line(message: str) -> str:
-    """Click's message without its line breaks."""
-    return " ".join(message.split())
-
-
 def _report(screen: Screen, code: str, message: str, hint: str) -> None:
-    """Reports an error, as a JSON object if that was asked for, else on standard error."""
+    """Reports an error, as a JSON object with `--json`, otherwise on standard error."""
     message, hint = _without_secrets(message), _without_secrets(hint)
     if screen.json_output:
         screen.emit({"error": {"code": code, "message": message, "hint": hint}})
@@ -346,15 +315,15 @@ def _report(screen: Screen, code: str, message: str, hint: str) -> None:
 
 
 def _without_secrets(text: str) -> str:
-    """An error may quote an address, an argument or a content; what it says ends up in logs."""
+    """The text of an error, redacted: it may quote content, and ends up in logs."""
     from refold.redaction import redactor
 
     return redactor(_redact_setting(), "logs")(text)
 
 
 def _redact_setting() -> bool | tuple[str, ...]:
-    """Where secrets are taken out. The settings may be the very thing that is wrong, in a way
-    that nobody thought of; then they are taken out everywhere."""
+    """The setting for redaction. Invalid settings may be the very error to report; secrets are
+    redacted everywhere then."""
     from refold.settings.sources import loaded
 
     try:
@@ -369,15 +338,13 @@ def _print_error(message: str, hint: str) -> None:
 
 
 def _explain(args: list[str]) -> None:
-    """Prints the traceback if `--debug` asks for it. In `refold stats ID --debug` it is an option
-    of the command; there, only one before the command is ours."""
-    is_commands_own = args[:1] == ["stats"]
-    if "--debug" in _own_words(args) and not is_commands_own:
+    """Prints the traceback with `--debug`, except in `refold stats ID --debug`, where it is an
+    option of the command."""
+    if "--debug" in _own_words(args) and args[:1] != ["stats"]:
         Screen(out=sys.stderr).line(traceback.format_exc())
 
 
 def _let_go_of_stdout() -> None:
-    """Sends what is still to be printed nowhere, or the interpreter would complain about it at
-    its end."""
+    """Discards pending output; the interpreter would complain about it on exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
-"""The arguments of a command as options of click; chat lines parsed by them; commands to be pasted.
+"""The arguments of a command as click options, the parser of chat lines, and commands to paste.
 
 Every `Parameter` becomes an option, or an argument if it is positional. A chat line such as `/show
---list` is parsed by the same options, and click's errors become `Invalid` with the nearest name.
+--list` is parsed with the same options, and click's errors become `Invalid` with the nearest name.
 `app` reads `--json`, `--no-color` and `--debug` first, because they decide how an error is shown. A
 printed command is quoted for the shell and repeats the places of this call (`--store`, `--scope`,
 ...). Neighbours: `commands.line` finds the command, `Screen.call` and `app` print commands.
@@ -44,9 +44,8 @@ STORE_HELP = "The store; by default the .refold folder of this project."
 
 
 def parameters(command: Command[Any, Any]) -> Iterator[click.Parameter]:
-    """What the command line takes: the command's own arguments, then what all commands share."""
+    """The parameters of a command: its own arguments, then the shared options."""
     if command.on in ("conversation", "either"):
-        # or @1, the newest: see `Session.find`
         is_needed = command.on == "conversation"
         metavar = "ID" if is_needed else "[ID]"
         yield click.Argument(["conversation"], metavar=metavar, required=is_needed)
@@ -65,7 +64,7 @@ def own_parameters(command: Taking) -> Iterator[click.Parameter]:
 
 
 def output_options() -> Iterator[click.Option]:
-    """Options of every command for how its result is shown."""
+    """The output options of every command."""
     for name, text in (
         ("--json", "Print one JSON object and nothing else."),
         ("--no-color", "Print without colors."),
@@ -75,7 +74,7 @@ def output_options() -> Iterator[click.Option]:
 
 
 def _argument(parameter: Parameter) -> click.Argument:
-    """An argument that is given by its position, many of them for a tuple or a long text."""
+    """A positional argument; a tuple or a long text takes several words."""
     is_many = parameter.is_many or parameter.takes_rest
     return click.Argument(
         [parameter.name],
@@ -88,7 +87,7 @@ def _argument(parameter: Parameter) -> click.Argument:
 
 
 def _joined(parameter: Parameter) -> Joined:
-    """Joins the words of a text."""
+    """A callback that joins the words of a text."""
 
     def joined(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> str | None:
         return " ".join(words) if words else parameter.default
@@ -118,8 +117,8 @@ def _option(parameter: Parameter) -> click.Option:
 
 
 def _presence(parameter: Parameter, *, is_many: bool) -> dict[str, Any]:
-    """Whether it must be given, and what it is if it is not. For click, None is a default like
-    any other, and what has one is not required."""
+    """Whether the parameter is required, and its default. To click, None is a default like any
+    other, and makes a parameter optional."""
     if parameter.is_required or is_many:
         return {"required": parameter.is_required}
     return {"required": False, "default": parameter.default}
@@ -143,8 +142,8 @@ PLACES = ("--store", "--project", "--scope", "--far", "--key")
 
 
 class Place(NamedTuple):
-    """An option that says where a command works, with the value it was given. Two options are
-    the same if they say the same: the store of a server is not that of a conversation."""
+    """An option that says where a command works, with its value. Options with different helps are
+    different: the store of a server is not the store of a conversation."""
 
     option: str
     help: str
@@ -152,7 +151,7 @@ class Place(NamedTuple):
 
 
 def places_of(command: Command[Any, Any], given: Mapping[str, Any]) -> tuple[Place, ...]:
-    """Where a call was told to work."""
+    """The places given in a call."""
     taken = _place_options(command.name)
     values = ((option, help, default, given.get(option[2:])) for option, help, default in taken)
     return tuple(
@@ -174,7 +173,7 @@ def in_chat(name: str, words: tuple[str, ...]) -> str:
 
 
 def at_places(text: str, places: tuple[Place, ...], conversation: str = "") -> str:
-    """A hint with these places in every command of the shell that it names."""
+    """A hint with these places added to its shell commands."""
     if not places:
         return text
 
@@ -185,7 +184,7 @@ def at_places(text: str, places: tuple[Place, ...], conversation: str = "") -> s
 
 
 def _carried(name: str, written: str, places: tuple[Place, ...]) -> Iterator[str]:
-    """The options of a command that say where it works, but for those that are written already."""
+    """The options for the places that a command accepts, unless already written."""
     if not places:
         return
     taken = {(option, help) for option, help, _ in _place_options(name)}
@@ -196,7 +195,7 @@ def _carried(name: str, written: str, places: tuple[Place, ...]) -> Iterator[str
 
 @cache
 def _place_options(name: str) -> tuple[tuple[str, str, object], ...]:
-    """The options of a command that say where it works: name, help and default."""
+    """The place options of a command: name, help and default."""
     if name not in COMMANDS and name not in ALIASES:
         return ()
     command = load(name)
@@ -224,7 +223,7 @@ JSON = "--json"
 
 
 class Line(NamedTuple):
-    """A command of the table, its arguments, and whether its result is wanted as JSON."""
+    """A command of the table, its arguments, and the choice of JSON output."""
 
     command: Command[Any, Any]
     arguments: Arguments
@@ -232,8 +231,8 @@ class Line(NamedTuple):
 
 
 def parse(line: str, also: Iterable[str] = ()) -> Line:
-    """The command that a line names, and its arguments. The caller understands the names `also`
-    itself: they are suggested, too. Raises Invalid, with what to write instead."""
+    """The command and arguments of a line. The names `also` belong to the caller's own commands,
+    and are suggested too. Raises Invalid with a correction."""
     typed = named_first(split(line.strip().removeprefix("/")), table())
     if not typed:
         raise Invalid("no command is named", hint="/help lists them")
@@ -250,7 +249,7 @@ def parse(line: str, also: Iterable[str] = ()) -> Line:
 
 
 def arguments_of(command: Taking, words: Sequence[str]) -> Arguments:
-    """The words as the arguments of the command. Raises Invalid if it does not take them."""
+    """The words as arguments of the command. Raises Invalid if they do not match."""
     reader = click.Command(command.name, params=[*own_parameters(command)], add_help_option=False)
     try:
         with reader.make_context(command.name, list(words)) as context:
@@ -261,7 +260,7 @@ def arguments_of(command: Taking, words: Sequence[str]) -> Arguments:
 
 
 def _refusal(command: Taking, error: click.UsageError) -> Invalid:
-    """Click's error in the words of a chat."""
+    """Click's error, reworded for a chat."""
     taken = parameters_of(command)
     hint = f"/help {command.name}"
     if isinstance(error, click.NoSuchOption):

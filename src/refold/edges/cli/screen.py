@@ -1,10 +1,10 @@
-"""The one place that prints. Whatever comes from content passes `visible` here: a stored text can
-neither steer the terminal nor pass for a line of refold, and is never read as markup.
+"""The one place that prints. All content passes through `visible` here: a stored text can neither
+steer the terminal nor pass for a line of refold, and is never read as markup.
 
-Color only on a terminal that wants it, pictures also without, rich only for its tables and bars,
-ASCII only where the locale is not UTF-8; lines are broken between words where a terminal would
-break them inside. `--json` is one object in ASCII, which no terminal obeys. Neighbours: `app`
-makes the screen, the commands show their results on it (`commands.command.Screen`).
+Color only on a terminal that supports it, pictures on any terminal, rich only for tables and
+progress bars, ASCII only if the locale is not UTF-8; long lines are wrapped between words. `--json`
+prints one object in ASCII, without control sequences. Neighbours: `app` makes the screen, the
+commands show their results on it (`commands.command.Screen`).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ UTF8 = ("utf-8", "utf8")
 COERCED = ("C.UTF-8", "C.utf8")
 
 
-class _Enough(Exception):
-    """The reader has seen enough."""
+class _PagingEnded(Exception):
+    """The reader ended the output."""
 
 
 class Screen:
-    """Where a command prints, and how much the terminal can show. A chat makes its screen with
+    """The output of a command, and the abilities of the terminal. A chat makes its screen with
     `is_shell=False`."""
 
     def __init__(
@@ -71,13 +71,13 @@ class Screen:
     ) -> None:
         self.out = out or sys.stdout
         self.is_shell = is_shell
-        self.places: tuple[Place, ...] = ()  # where this call was told to work
+        self.places: tuple[Place, ...] = ()  # place options of this call
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
         can_move = self.is_terminal and not is_dumb(os.environ)
         self.draws = can_move and self.is_utf8
-        self._rows_left: int | None = None  # on the screen that is being filled, while it is paged
+        self._rows_left: int | None = None  # free rows of the current page; None if not paged
         self.has_color = can_move and not no_color and not os.environ.get("NO_COLOR")
 
     @property
@@ -92,7 +92,7 @@ class Screen:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """A separate screen to draw on; the one before comes back at the end, at any size."""
+        """Switches to a separate screen; the previous one comes back at the end, at any size."""
         self.out.write("\x1b[?1049h")
         try:
             yield
@@ -101,19 +101,19 @@ class Screen:
             self.out.flush()
 
     def wipe(self) -> None:
-        """Empties such a screen."""
+        """Clears the separate screen."""
         self.out.write("\x1b[H\x1b[J")
 
     def call(self, name: str, conversation: str = "", *words: str) -> str:
-        """How a command is written here: `refold undo ID` in a shell, with the places of this
-        call, `/undo` in a chat, which has its conversation. Each word is one value."""
+        """A command as it is typed here: `refold undo ID` in a shell, with the places of this
+        call; `/undo` in a chat, which has its conversation. Each word is one value."""
         if not self.is_shell:
             return in_chat(name, words)
         return in_shell(name, (conversation, *words) if conversation else words, self.places)
 
     def line(self, *parts: Part, hang: int | None = None) -> None:
-        """Prints parts of one line, or of several if a text has newlines. Where a line is broken,
-        it goes on at the column `hang`, by default below its beginning."""
+        """Prints the parts of a line, or of several if a text has newlines. A wrapped line
+        continues at the column `hang`, by default below its beginning."""
         for line in lines_of(parts):
             text = self._wrapped(line, hang) + "\n"
             if self._rows_left is not None:
@@ -122,41 +122,39 @@ class Screen:
 
     @contextmanager
     def paged(self) -> Iterator[None]:
-        """Stops the output at every full screen, if there is a reader, who may end it."""
+        """Pauses at every full screen, if somebody is there to continue or to end the output."""
         if not (self.draws and self.can_ask):
             yield
             return
-        self._rows_left = self._rows
+        self._rows_left = self._page_rows
         try:
             yield
-        except _Enough:
+        except _PagingEnded:
             pass
         finally:
             self._rows_left = None
 
     @property
-    def _rows(self) -> int:
-        """How many lines go on a screen, above the one that asks."""
+    def _page_rows(self) -> int:
+        """The rows of a page, above the question."""
         return max(2, self.rows - 1)
 
     def _count(self, rows: int) -> None:
+        """Counts printed rows, and asks at the end of a page."""
         left = (self._rows_left or 0) - rows
         if left < 0:
             self.out.flush()
             if self._typed(MORE).strip().lower() in ("q", "quit", "n", "no"):
-                raise _Enough
-            self._back(1)
-            left = self._rows - rows
+                raise _PagingEnded
+            # Erase the question.
+            self.out.write("\x1b[1F\x1b[J")
+            left = self._page_rows - rows
         self._rows_left = max(0, left)
-
-    def _back(self, lines: int) -> None:
-        """Erases the last lines, on a terminal that can."""
-        if lines and self.draws:
-            self.out.write(f"\x1b[{lines}F\x1b[J")
 
     def text(self, text: Part) -> None:
         """Prints a text without ending the line."""
-        self.out.write(self._shown(text))
+        style, content = text if isinstance(text, tuple) else ("", text)
+        self.out.write(self._styled(style, self.escaped(content)))
 
     def block(self, text: str) -> None:
         """Prints foreign text, indented, so that no line of it can pass for one of refold."""
@@ -164,7 +162,7 @@ class Screen:
             self.line(f"  {line}" if line else "")
 
     def document(self, chunks: Iterable[bytes]) -> None:
-        """Prints a document: its very bytes, or made harmless on a terminal."""
+        """Prints a document as it is, or escaped on a terminal."""
         for chunk in chunks:
             if self.is_terminal:
                 self.text(chunk.decode("utf-8", "replace"))
@@ -172,29 +170,30 @@ class Screen:
                 self.out.buffer.write(chunk)
 
     def note(self, text: str) -> None:
-        """Prints a line about a result, beside it: on standard error."""
+        """Prints a remark on standard error."""
         Screen(out=sys.stderr).line(f"refold: {text}")
 
     def confirm(self, question: str, reason: str) -> None:
-        """Asks on a terminal; Invalid, for that reason, elsewhere, where --yes must say it."""
+        """Asks on a terminal; elsewhere raises Invalid with the reason, because only --yes can
+        confirm."""
         if not self.can_ask:
             raise Invalid(reason, hint="confirm it with --yes")
         if not self.ask(question):
             raise click.Abort
 
     def ask(self, question: str) -> bool:
-        """The answer of the person at the terminal; no, where nobody can be asked."""
+        """The answer of the person at the terminal; no, if nobody can be asked."""
         return self.can_ask and chosen(self._typed, self.escaped(one_line(question))) == "yes"
 
     def secret(self, question: str) -> str | None:
-        """A text typed at the terminal without being shown; None where nobody can be asked."""
+        """A text typed at the terminal without echo; None if nobody can be asked."""
         if not self.can_ask:
             return None
         typed: str = click.prompt(self.escaped(question), hide_input=True, err=True)
         return typed
 
     def _typed(self, question: str) -> str:
-        """The answer to a question, which is printed on standard error."""
+        """The answer to a question, asked on standard error."""
         shown = "".join(text for _, text in broken([("", question)], self.columns))
         answer: str = click.prompt(
             shown, default="", show_default=False, prompt_suffix=" ", err=True
@@ -203,7 +202,7 @@ class Screen:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody is at the terminal who can answer."""
+        """Whether somebody at the terminal can answer."""
         return not self.json_output and sys.stdin.isatty()
 
     def fields(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -212,10 +211,10 @@ class Screen:
             self.line(("bold", f"{name}:"), f" {short_line(value, 2_000)}")
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A
-        head that starts with `>` has its column aligned to the right. Ids are never cut, because
-        they are there to be copied: other columns give way, and in a narrow terminal every row is a
-        few lines."""
+        """Prints rows under their heads: with rich on a terminal, otherwise as plain aligned text.
+        A head that starts with `>` aligns its column to the right. Ids are never cut, because
+        people copy them: other columns shrink, and on a narrow terminal every row takes a few
+        lines."""
         cells = [[self._cell(*one) for one in zip(heads, row, strict=True)] for row in rows]
         if not self.draws:
             self._print_plain_table(heads, cells)
@@ -228,7 +227,7 @@ class Screen:
         return self.escaped(text if head in ID_HEADS else short_line(text, CELL_MAX))
 
     def _has_room(self, heads: Sequence[str], rows: list[list[str]]) -> bool:
-        """Whether a table has room for what must stand whole, and some for every other column."""
+        """Whether the columns that are never cut fit, with some room for every other column."""
         widths = _column_widths([[*heads], *rows])
         needed = (
             size if is_whole(head) else min(size, FLEXIBLE_MIN)
@@ -237,20 +236,20 @@ class Screen:
         return sum(needed) + COLUMN_GAP * len(heads) <= self.columns
 
     def _print_records(self, heads: Sequence[str], rows: list[list[str]]) -> None:
-        """Every row as its first cell, and the others below it with their heads."""
+        """Prints the first cell of every row, and the others below it with their heads."""
         for first, *others in rows:
             self.line(("bold", first))
-            told = [
+            named = [
                 f"{head.removeprefix('>').lower()} {cell}"
                 for head, cell in zip(heads[1:], others, strict=True)
                 if cell
             ]
-            self.line(f"  {', '.join(told)}")
+            self.line(f"  {', '.join(named)}")
 
     @contextmanager
     def progress(self, doing: str) -> Iterator[Progress | None]:
-        """What shows progress on standard error while the block runs: `show(what, done, total)`.
-        None where nobody watches."""
+        """A function that shows progress on standard error: `show(what, done, total)`. None if
+        nobody is watching."""
         errors = Screen(no_color=self.no_color, out=sys.stderr)
         if self.json_output or not errors.draws:
             yield None
@@ -264,13 +263,12 @@ class Screen:
             yield show
 
     def emit(self, value: Result | Mapping[str, Any]) -> None:
-        """Prints one JSON object. A part that is an iterator is written as it comes, never held
-        whole."""
+        """Prints one JSON object. An iterator is written item by item."""
         if isinstance(value, Result) and any(isinstance(part, Iterator) for part in astuple(value)):
             self._emit_parts(value)
             return
-        whole = {"schema_version": SCHEMA_VERSION, **builtins_of(value)}
-        self.out.write(json.dumps(whole, indent=2 if self.is_terminal else None) + "\n")
+        fields = {"schema_version": SCHEMA_VERSION, **builtins_of(value)}
+        self.out.write(json.dumps(fields, indent=2 if self.is_terminal else None) + "\n")
 
     def _emit_parts(self, value: Result) -> None:
         self.out.write(f'{{"schema_version": {SCHEMA_VERSION}')
@@ -286,7 +284,7 @@ class Screen:
         self.out.write("}\n")
 
     def _emit_each(self, items: Iterator[object]) -> None:
-        """Prints a JSON list as it comes."""
+        """Prints a JSON list item by item."""
         self.out.write("[")
         separator = "\n"
         try:
@@ -294,22 +292,18 @@ class Screen:
                 self.out.write(separator + json.dumps(builtins_of(item)))
                 separator = ",\n"
         except RefoldError as error:
-            # The part printed already must become one object all the same.
+            # The output must stay one valid object.
             reason = {"code": error.code, "message": error.message, "hint": error.hint}
             self.out.write(f'\n], "error": {json.dumps(reason)}}}\n')
             raise Exit(OUTCOMES[error.code][1]) from error
         self.out.write("\n]")
 
     def _wrapped(self, line: Sequence[Styled], hang: int | None) -> str:
-        """A line as it is printed: on a terminal, broken between words."""
+        """A line ready to print: escaped, styled, and wrapped on a terminal."""
         parts: Iterable[Styled] = [(style, self.escaped(text)) for style, text in line]
         if self.is_terminal:
             parts = broken([*parts], self.columns, hang)
         return "".join(self._styled(style, text) for style, text in parts)
-
-    def _shown(self, part: Part) -> str:
-        style, text = part if isinstance(part, tuple) else ("", part)
-        return self._styled(style, self.escaped(text))
 
     def _styled(self, style: str, text: str) -> str:
         if not style or not text or not self.has_color:
@@ -317,7 +311,7 @@ class Screen:
         return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
     def escaped(self, text: str) -> str:
-        """The text as this screen can show it, without anything that would steer it."""
+        """The text without control sequences, and without characters this screen cannot show."""
         text = visible(text)
         return text if self.is_utf8 else text.encode("ascii", "backslashreplace").decode()
 
@@ -333,7 +327,7 @@ class Screen:
         from rich.table import Table
         from rich.text import Text
 
-        # One space of a cell and one of the box: the gap that `_has_room` counts with.
+        # One space of the cell and one of the box: the gap that `_has_room` assumes.
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         for head in heads:
             side: Literal["left", "right"] = "right" if head.startswith(">") else "left"
@@ -344,17 +338,16 @@ class Screen:
         self._console().print(table)
 
     def _console(self) -> Console:
-        """The same screen for rich, which reads nothing as markup there."""
+        """This screen as a rich console that reads nothing as markup."""
         from rich.console import Console
 
-        console = Console(
+        return Console(
             file=self.out,
             markup=False,
             emoji=False,
             highlight=False,
             color_system="auto" if self.has_color else None,
         )
-        return console
 
     def _progress_bar(self) -> Bar:
         """A bar that disappears at the end."""
@@ -372,13 +365,13 @@ class Screen:
 
 
 def _column_widths(lines: list[list[str]]) -> list[int]:
-    """How wide each column must be for its widest cell."""
+    """The width of the widest cell of each column."""
     columns = zip(*lines, strict=True)
     return [max(map(width, column)) for column in columns]
 
 
 def is_whole(head: str) -> bool:
-    """Whether the cells below this head stand whole: ids and numbers."""
+    """Whether the cells below this head are never cut: ids and numbers."""
     return head in ID_HEADS or head.startswith(">")
 
 
@@ -389,15 +382,15 @@ def _padded(cell: str, size: int, head: str) -> str:
 
 
 def is_dumb(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal can do no more than print line after line."""
+    """Whether the terminal can only print lines."""
     return environ.get("TERM", "") in ("", "dumb")
 
 
 def is_utf8(out: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether more than ASCII may be printed.
+    """Whether non-ASCII characters may be printed.
 
-    Python makes its streams UTF-8 in the C locale, and says so in LC_CTYPE itself; what the user
-    set is what counts.
+    In the C locale Python switches its streams to UTF-8 and sets LC_CTYPE itself; only the user's
+    own setting counts.
     """
     if (getattr(out, "encoding", None) or "").lower() not in UTF8:
         return False

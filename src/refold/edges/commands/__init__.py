@@ -1,8 +1,8 @@
 """The table of commands by name, with their groups, and the aliases of the source designs.
 
-A command's module is imported when the command is used, so a list of commands loads none of them.
-Commands know nothing of the doors that offer them: they print nothing and import no library for
-command lines or terminals. README.md says how to add one.
+A command's module is imported when the command is used, so listing commands loads none of them.
+Commands are independent of the shell and the chat: they print nothing and import no library for
+command lines or terminals. README.md explains how to add one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A command's module, its summary in one line, and its group in the help. A command that is
-    `is_shell_only` makes no sense inside a conversation."""
+    """A command's module, its one-line summary, and its group in the help. A chat does not offer
+    commands that are `is_shell_only`."""
 
     module: str
     summary: str
@@ -27,9 +27,9 @@ class Entry(NamedTuple):
 
 
 class Alias(NamedTuple):
-    """Other words for a command. `preset` options hold unless the line gives them; `options` are
-    the alias's own names of options, each with the command's option and the start of its value. In
-    a shell, the ID of an alias goes to `id_option` if its command takes no ID itself."""
+    """Another name for a command. `preset` options apply unless the line overrides them; `options`
+    maps the alias's own options to the command's option and the start of its value. In a shell, the
+    ID of an alias goes to `id_option` if its command takes no ID itself."""
 
     command: str
     summary: str
@@ -56,21 +56,21 @@ COMMANDS = {
     ),
     "search": Entry("search", "Find messages and artifacts by their words.", "conversation"),
     "stats": Entry("stats", "Show size, counts, cost and tools of a conversation.", "conversation"),
-    "compact": Entry("compact", "Make the page of a conversation shorter.", "conversation"),
+    "compact": Entry("compact", "Shorten the page of a conversation.", "conversation"),
     "undo": Entry(
-        "undo", "Take back the newest compaction or restore, or any by its batch.", "conversation"
+        "undo", "Undo the newest compaction or restore, or a chosen batch.", "conversation"
     ),
-    "redo": Entry("undo", "Bring back what was undone last.", "conversation"),
+    "redo": Entry("undo", "Redo the last undone step.", "conversation"),
     "history": Entry(
         "history", "List compactions or points, or compare two points.", "conversation"
     ),
-    "restore": Entry("restore", "Take the page back to what it was at a point.", "conversation"),
+    "restore": Entry("restore", "Restore the page to an earlier point.", "conversation"),
     "checkpoint": Entry("restore", "Name the current position in a conversation.", "conversation"),
     "fork": Entry("restore", "Start a new conversation from a point of another.", "conversation"),
     "pin": Entry(
         "page_edits", "Keep messages on the page through every compaction.", "conversation"
     ),
-    "hide": Entry("page_edits", "Take chosen messages off the page.", "conversation"),
+    "hide": Entry("page_edits", "Hide messages from the page.", "conversation"),
     "clear": Entry("page_edits", "Take everything but pins off the page.", "conversation"),
     "add": Entry(
         "add", "Show the model a file, a folder or the lines of a search.", "conversation"
@@ -79,7 +79,7 @@ COMMANDS = {
         "conversations", "Show or set title, tags, names, model and window.", "conversation"
     ),
     "import": Entry(
-        "transfer", "Read sessions of agents, messages, exports and memories.", "conversation"
+        "transfer", "Import sessions of agents, messages, exports and memories.", "conversation"
     ),
     "export": Entry(
         "transfer", "Write a conversation or a memory to a file or a store.", "conversation"
@@ -100,22 +100,20 @@ COMMANDS = {
     "memory add": Entry("memory", "Remember something across conversations.", "memory"),
     "memory search": Entry("memory", "Find what is remembered, with the reason.", "memory"),
     "memory edit": Entry("memory", "Change the words or the tags of an entry.", "memory"),
-    "memory forget": Entry("memory", "Erase what is remembered for good.", "memory"),
+    "memory forget": Entry("memory", "Permanently erase entries.", "memory"),
     "memory log": Entry(
-        "memory", "Show the changes of a memory or of one entry, and take one back.", "memory"
+        "memory", "Show the changes of a memory or an entry, or revert one.", "memory"
     ),
-    "memory inbox": Entry(
-        "memory", "Show, accept or reject what waits to be remembered.", "memory"
-    ),
+    "memory inbox": Entry("memory", "Show, accept or reject pending entries.", "memory"),
     "run": Entry(
         "proxy",
-        "Start an agent behind a proxy that keeps what it says.",
+        "Start an agent behind a proxy that records its calls.",
         "agents",
         is_shell_only=True,
     ),
     "proxy": Entry(
         "proxy",
-        "Pass agents' calls on to their providers, and keep what is said.",
+        "Forward agents' calls to their providers, and record them.",
         "agents",
         is_shell_only=True,
     ),
@@ -137,12 +135,10 @@ COMMANDS = {
     "statusline": Entry(
         "statusline", "Print one line for a status line or a prompt.", "agents", is_shell_only=True
     ),
-    "sync": Entry(
-        "sync", "Make this store and a far one the same, or check how they differ.", "team"
-    ),
+    "sync": Entry("sync", "Sync this store with a far one, or compare the two.", "team"),
     "sync key new": Entry(
         "sync",
-        "Make a key, so that the far store can read nothing.",
+        "Make a key that encrypts the far store.",
         "team",
         is_shell_only=True,
     ),
@@ -151,40 +147,38 @@ COMMANDS = {
     ),
     "sync key apply": Entry(
         "sync",
-        "Encrypt everything in the far store again, with the newest key.",
+        "Encrypt the far store again, with the newest key.",
         "team",
         is_shell_only=True,
     ),
     "serve": Entry("server", "Serve a store to a team, over HTTP.", "team", is_shell_only=True),
     "login": Entry(
-        "server", "Keep a token for a team server, or forget it.", "team", is_shell_only=True
+        "server", "Store a token for a team server, or forget it.", "team", is_shell_only=True
     ),
     "token create": Entry(
         "server", "Create a token for an organization of a team server.", "team", is_shell_only=True
     ),
     "token list": Entry("server", "List the tokens of a team server.", "team", is_shell_only=True),
-    "token revoke": Entry("server", "End a token for good.", "team", is_shell_only=True),
+    "token revoke": Entry("server", "Revoke a token permanently.", "team", is_shell_only=True),
     "token audit": Entry(
         "server", "Show who read and erased what in an organization.", "team", is_shell_only=True
     ),
     "doctor": Entry("doctor", "Check this installation.", "team"),
-    "verify": Entry(
-        "integrity", "Check that everything is as it was written, or repair it.", "team"
-    ),
+    "verify": Entry("integrity", "Check the store for damage, or repair it.", "team"),
     "scan": Entry("integrity", "Find secrets in stored conversations.", "team"),
     "erase": Entry(
-        "integrity", "Erase messages for good, here and on every device that syncs.", "team"
+        "integrity", "Permanently erase messages, here and on every synced device.", "team"
     ),
-    "delete": Entry("conversations", "Remove conversations for good, by name or by age.", "team"),
-    "allow": Entry(
-        "server", "Allow the server and the key that the files of this project name.", "team"
+    "delete": Entry(
+        "conversations", "Permanently remove conversations, by name or by age.", "team"
     ),
+    "allow": Entry("server", "Allow the server and key named in this project's files.", "team"),
     "completion": Entry(
-        "shell", "Print the script by which a shell completes commands.", "team", is_shell_only=True
+        "shell", "Print a completion script for a shell.", "team", is_shell_only=True
     ),
     "help": Entry("shell", "List the commands, or explain one.", "team"),
 }
-# First words of several commands.
+# Prefixes of several commands, with their summaries.
 PREFIXES = {
     "context": "Show, fill and shorten a conversation.",
     "artifact": "List, show, search and remove stored artifacts.",
@@ -193,7 +187,7 @@ PREFIXES = {
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }
-# The words of the source designs. They stay out of the help's main list.
+# Names from the source designs, omitted from the main list of the help.
 ALIASES = {
     "context": Alias("show", "Show a conversation at a glance.", ("--summary",)),
     "context messages": Alias("show", "List all messages, or those of one role.", ("--list",)),
@@ -233,7 +227,7 @@ ALIASES = {
         "compact", "Replace most of the page by the agent's own summary.", ("--condense",)
     ),
 }
-# Names of the last release, each with the command that does its work now.
+# Names of the last release, each with its successor.
 MOVED = {
     "page": "show --page",
     "unfold": "show ID HANDLE",

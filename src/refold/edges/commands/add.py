@@ -1,9 +1,9 @@
 """`refold add`: a file, the tree of a folder or the lines of a search, shown to the model.
 
-The text becomes an artifact, and a message shows it: a short text whole, the beginning of a long
-one, between marks that nothing inside can close. The message asks for nothing, so the latest
-request stays what it was. The way back is a restore to the position before. Neighbour:
-`edges/workspace` reads the folder.
+The text becomes an artifact, and a message shows it: all of a short text, the beginning of a long
+one, between marks that nothing inside can close. The message is not a request, so the latest
+request stays the same. A restore to the previous position removes it. Neighbour: `edges/workspace`
+reads the folder.
 """
 
 from __future__ import annotations
@@ -65,16 +65,11 @@ def add(
         return _lines(session, what, str(path), guards, limit or LINES_MAX)
     if path.is_dir():
         refuse_guarded(str(path), guards)
-        below = walk(str(path), depth_max=depth, without=guards)
+        most = limit or FILES_MAX
+        # One more than the limit shows that there are others.
+        found = list(islice(walk(str(path), depth_max=depth, without=guards), most + 1))
         shown = path.name if name == "." else name.rstrip("/")
-        return _tree(
-            session,
-            [*islice(below, (limit or FILES_MAX) + 1)],
-            shown,
-            path.name,
-            depth,
-            limit or FILES_MAX,
-        )
+        return _tree(session, found, shown, path.name, depth, most)
     if not path.is_file():
         raise Invalid(f"{name} is not a regular file", hint="pipes and devices are not read")
     refuse_guarded(str(path), guards)
@@ -82,8 +77,8 @@ def add(
 
 
 class Added(Result, frozen=True, kw_only=True):
-    """What was kept, and the message that shows it; `tokens` is what that costs on the page,
-    `before` the place to go back to. `stopped` says why it is not everything."""
+    """The artifact, and the message that shows it; `tokens` is its size on the page, `before` the
+    seq to go back to. `stopped` is the reason why something was left out."""
 
     conversation: str
     artifact: str
@@ -116,15 +111,15 @@ def added(
     query: str = "",
     stopped: str = "",
 ) -> Added:
-    """Keeps a content with the conversation, and shows it to the model."""
+    """Stores a content with the conversation, and shows it to the model."""
     with session.context(writes=True) as context:
         before = context.view.head
         origin = Origin(query=query)
         artifact = context.artifacts.put(content, name=name, type=type, origin=origin)
         text = _message(artifact, content if isinstance(content, str) else "", stopped)
-        metadata = {ADDED: artifact.id}
-        shown = Message(role="user", blocks=(Text(text),), metadata=metadata)
-        events = context.append(shown)
+        events = context.append(
+            Message(role="user", blocks=(Text(text),), metadata={ADDED: artifact.id})
+        )
         [message] = [event for event in events if event.kind == "message"]
     return Added(
         conversation=context.id,
@@ -141,7 +136,7 @@ def added(
 
 
 def _message(artifact: Artifact, text: str, stopped: str) -> str:
-    """`[Added file src/a.py, 250 lines: artifact://art-…]` and the text, or how it begins."""
+    """`[Added file src/a.py, 250 lines: artifact://art-…]` and the text, or its beginning."""
     kind = artifact.type.replace("_", " ")
     size = number(artifact.lines, "line") if text else number(artifact.size_bytes, "byte")
     head = f"[Added {kind} {one_line(artifact.name)}, {size}: artifact://{artifact.id}]"
@@ -174,8 +169,7 @@ def _content(path: str, name: str) -> str | bytes:
 def _tree(
     session: Session, found: list[Found], shown: str, name: str, depth: int, limit: int
 ) -> Added:
-    """Adds the files and folders that were found, as a tree; one more than `limit` is a sign that
-    there are others."""
+    """Adds files and folders as a tree, at most `limit`."""
     listed = found[:limit]
     text = "\n".join([f"{name}/", *map(_tree_line, listed)])
     stopped = ""
@@ -187,7 +181,7 @@ def _tree(
 
 
 def _tree_line(one: Found) -> str:
-    """`    login.py (1,204 bytes)`. A name may be anything, and is data."""
+    """`    login.py (1,204 bytes)`, with the name escaped: it is foreign text."""
     name = visible(one.path.rpartition("/")[2]).replace("\n", "\\n")
     indent = "  " * one.depth
     if one.is_folder:

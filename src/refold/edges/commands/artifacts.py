@@ -1,8 +1,8 @@
 """`refold artifact`: stored artifacts listed, shown, searched and removed.
 
 Artifacts are named by id, within a conversation that has them. A long one is read while it is
-shown. Removing one by name asks first; removing old ones keeps what a page still names. Neighbour:
-`refold.artifacts` does the work.
+shown. Removing one by name asks first; removing old ones keeps those that a page still names.
+Neighbour: `refold.artifacts` does the work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from refold.artifacts import cleanup
 from refold.artifacts.artifacts import ArtifactReader, Artifacts
 from refold.artifacts.cleanup import CleanupItem, Quota
 from refold.core.model import Artifact
-from refold.display import moment
+from refold.display import moment, number
 from refold.edges.commands.command import (
     POSITIONAL,
     DryRun,
@@ -29,7 +29,6 @@ from refold.edges.commands.command import (
     Yes,
     command,
     line_span,
-    number,
     short_line,
     show_damage,
 )
@@ -52,7 +51,7 @@ ArtifactId = Annotated[
 
 
 class Stored(NamedTuple):
-    """The artifacts of a stored conversation, and the reader of their contents."""
+    """The artifacts of a conversation, and a reader for their contents."""
 
     id: str
     artifacts: Artifacts
@@ -68,7 +67,7 @@ def stored_artifacts(session: Session) -> Stored:
 
 
 class ArtifactRow(Artifact, frozen=True, kw_only=True):
-    """One artifact; `why` says why it matches."""
+    """One artifact; `why` is the reason for a match."""
 
     seq: int
     at_ms: int
@@ -262,7 +261,8 @@ class Deleted(Result, frozen=True, kw_only=True):
 
 
 class Cleaned(Result, frozen=True, kw_only=True):
-    """What was removed (or would be), and what was over the bounds but had to stay."""
+    """The artifacts removed, or to be removed in a dry run, and those over the bounds that had to
+    stay."""
 
     dry_run: bool
     size_bytes: int

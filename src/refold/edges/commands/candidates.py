@@ -1,15 +1,16 @@
 """Completion of a word: names of commands, options, choices, conversations, artifacts, checkpoints,
 models and files.
 
-One engine for a shell and for a chat: both give the words up to the cursor. A failure gives no
-candidates: completion has no place for an error. Neighbours: `line` splits a line of a chat,
-`shell` has the scripts by which a shell asks.
+One engine for a shell and a chat: both pass the words up to the cursor. A failure gives no
+candidates, because completion cannot report errors. Neighbours: `line` splits a chat line, `shell`
+has the completion scripts.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ SHELL_SHARED = {**SHARED, "--store": "The store.", "--no-color": "Print without 
 
 
 class Candidate(NamedTuple):
-    """What the word may become, and what that means."""
+    """A completion of the word, and its meaning."""
 
     text: str
     help: str = ""
@@ -36,8 +37,8 @@ class Candidate(NamedTuple):
 def in_chat(
     text: str, session: Session | None = None, also: Mapping[str, Taking] | None = None
 ) -> list[Candidate]:
-    """What the last word of a line such as `/context mess` may become. `also` are commands that
-    the caller has itself; one that the table has as well is the caller's."""
+    """Completions of the last word of a line such as `/context mess`. `also` are the caller's own
+    commands, which take precedence over those of the table."""
     if not text.startswith("/"):
         return []
     words = split(text[1:])
@@ -47,7 +48,7 @@ def in_chat(
 
 
 def in_shell(words: Sequence[str], session: Session | None = None) -> list[Candidate]:
-    """What the last of the words after `refold` may become."""
+    """Completions of the last word after `refold`."""
     return _candidates(list(words) or [""], session, COMMANDS, {}, is_shell=True)
 
 
@@ -75,9 +76,11 @@ def _names(
 ) -> list[Candidate]:
     """Names of commands: the first word, or the second within a group."""
     if len(words) == 1:
-        firsts = dict.fromkeys(name.split()[0] for name in known)
-        own = [Candidate(name, one.summary) for name, one in also.items() if name not in firsts]
-        return [Candidate(name, _summary(name)) for name in firsts] + own
+        first_words = dict.fromkeys(name.split()[0] for name in known)
+        own = [
+            Candidate(name, one.summary) for name, one in also.items() if name not in first_words
+        ]
+        return [Candidate(name, _summary(name)) for name in first_words] + own
     if len(words) == 2 and words[0] in PREFIXES:
         inside = [name for name in known if name.startswith(f"{words[0]} ")]
         return [Candidate(name.split()[1], _summary(name)) for name in inside]
@@ -103,52 +106,42 @@ def _in_command(
     command: Taking, words: Sequence[str], session: Session | None, *, is_shell: bool
 ) -> list[Candidate]:
     """Options and values of a command, for the last word."""
-    taken = parameters_of(command)
+    parameters = parameters_of(command)
     before, typed = words[1:-1], words[-1]
-    options = {text: one for one in taken for text in (one.option, one.short) if text}
-    asked = options.get(before[-1]) if before else None
-    if asked is not None and asked.kind != "flag":
-        return _values(asked, typed, session)
+    options = {text: one for one in parameters for text in (one.option, one.short) if text}
+    option = options.get(before[-1]) if before else None
+    if option is not None and option.kind != "flag":
+        return _values(option, typed, session)
     if is_shell and before and before[-1] == "--store":
         return []
     if typed.startswith("-"):
-        return _options(taken, before, is_shell=is_shell)
-    place = _place(command, taken, before, options, is_shell=is_shell)
-    return [] if place is None else _values(place, typed, session)
+        return _options(parameters, before, is_shell=is_shell)
+    positional = [one for one in parameters if not one.option]
+    if is_shell and command.on in ("conversation", "either"):
+        positional.insert(0, Parameter(name="conversation", completes="conversation"))
+    at = _positional_count(before, options)
+    if at < len(positional):
+        return _values(positional[at], typed, session)
+    if positional and positional[-1].is_many:
+        return _values(positional[-1], typed, session)
+    return []
 
 
 def _options(
-    taken: Sequence[Parameter], before: Sequence[str], *, is_shell: bool
+    parameters: Sequence[Parameter], before: Sequence[str], *, is_shell: bool
 ) -> list[Candidate]:
+    """The options that can still be given: the command's own, then the shared ones."""
     shared = SHELL_SHARED if is_shell else SHARED
     own = [
         Candidate(one.option, one.help)
-        for one in taken
+        for one in parameters
         if one.option and (one.is_many or one.option not in before)
     ]
     return own + [Candidate(text, help) for text, help in shared.items() if text not in before]
 
 
-def _place(
-    command: Taking,
-    taken: Sequence[Parameter],
-    before: Sequence[str],
-    options: dict[str, Parameter],
-    *,
-    is_shell: bool,
-) -> Parameter | None:
-    """The argument that the last word is, by the places that are filled before it."""
-    filled = _filled(before, options)
-    places = [one for one in taken if not one.option]
-    if is_shell and command.on in ("conversation", "either"):
-        places.insert(0, Parameter(name="conversation", completes="conversation"))
-    if filled < len(places):
-        return places[filled]
-    return places[-1] if places and places[-1].is_many else None
-
-
-def _filled(before: Sequence[str], options: dict[str, Parameter]) -> int:
-    """How many words are neither an option nor the value of one."""
+def _positional_count(before: Sequence[str], options: dict[str, Parameter]) -> int:
+    """The number of words that are neither an option nor its value."""
     count, rest = 0, list(before)
     while rest:
         word = rest.pop(0)
@@ -164,34 +157,35 @@ def _filled(before: Sequence[str], options: dict[str, Parameter]) -> int:
 
 
 def _values(parameter: Parameter, typed: str, session: Session | None) -> list[Candidate]:
+    kind = parameter.completes
     if parameter.choices:
         return [Candidate(choice) for choice in parameter.choices]
-    find = VALUES.get(parameter.completes)
-    if find is None:
-        return []
     try:
-        return list(islice(find(typed, session), LIMIT))
+        if kind in VALUES:
+            return list(islice(VALUES[kind](typed), LIMIT))
+        if kind in STORED_VALUES and session is not None:
+            return list(islice(STORED_VALUES[kind](typed, session), LIMIT))
     except (RefoldError, OSError):
         return []
+    return []
 
 
 def _short(text: str) -> str:
     return one_line(text)[:HELP_CHARS]
 
 
-def _commands(typed: str, session: Session | None) -> Iterable[Candidate]:
-    named = (name for name in (*COMMANDS, *ALIASES) if name.startswith(typed))
-    return (Candidate(name, _summary(name)) for name in named)
+def _commands(typed: str) -> Iterable[Candidate]:
+    names = (name for name in (*COMMANDS, *ALIASES) if name.startswith(typed))
+    return (Candidate(name, _summary(name)) for name in names)
 
 
-def _models(typed: str, session: Session | None) -> Iterable[Candidate]:
+def _models(typed: str) -> Iterable[Candidate]:
     from refold.tokens.models import table as models
 
-    named = (name for name in models().models if name.startswith(typed))
-    return (Candidate(name) for name in named)
+    return (Candidate(name) for name in models().models if name.startswith(typed))
 
 
-def _chat_models(typed: str, session: Session | None) -> Iterable[Candidate]:
+def _chat_models(typed: str) -> Iterable[Candidate]:
     """Models as a chat names them: by their provider, or the scripted agent."""
     from refold.edges.chat.scripted import SPEC
     from refold.edges.endpoints.model_names import PROVIDERS
@@ -204,72 +198,19 @@ def _chat_models(typed: str, session: Session | None) -> Iterable[Candidate]:
     return (Candidate(spec) for spec in specs if spec.startswith(typed))
 
 
-def _batches(typed: str, session: Session | None) -> Iterable[Candidate]:
-    """What can be reverted, the newest first."""
-    if session is None:
-        return ()
-    with session.context() as context:
-        batches = [one for one in context.log.batches() if one.live]
-    return (Candidate(one.id, _short(one.strategy)) for one in reversed(batches))
-
-
-def _strategies(typed: str, session: Session | None) -> Iterable[Candidate]:
+def _strategies(typed: str) -> Iterable[Candidate]:
     from refold.strategies.registry import BUILT_IN
 
     return (Candidate(name) for name in BUILT_IN)
 
 
-def _conversations(typed: str, session: Session | None) -> Iterable[Candidate]:
-    from refold.conversations.listing import newest
-
-    if session is None:
-        return ()
-    named = (one for one in newest(session.store) if one.id.startswith(typed))
-    return (Candidate(one.id) for one in named)
-
-
-def _artifacts(typed: str, session: Session | None) -> Iterable[Candidate]:
-    from refold.edges.commands.artifacts import stored_artifacts
-
-    if session is None:
-        return ()
-    listed = stored_artifacts(session).artifacts.list()
-    named = (one for one in reversed(listed) if one.id.startswith(typed))
-    return (Candidate(one.id, _short(one.artifact.name)) for one in named)
-
-
-def _points(typed: str, session: Session | None) -> Iterable[Candidate]:
-    if session is None:
-        return ()
-    with session.context() as context:
-        marks = context.view.checkpoints
-    return (Candidate(name, f"#{seq}") for name, seq in marks.items())
-
-
-def _handles(typed: str, session: Session | None) -> Iterable[Candidate]:
-    """What is folded on the page."""
-    if session is None:
-        return ()
-    with session.context() as context:
-        slots = [slot for slot in context.view.slots if slot.edits]
-    return (Candidate(str(slot.span), slot.message.role) for slot in slots)
-
-
-def _files(typed: str, session: Session | None) -> Iterable[Candidate]:
-    return _paths(typed, folders_only=False)
-
-
-def _folders(typed: str, session: Session | None) -> Iterable[Candidate]:
-    return _paths(typed, folders_only=True)
-
-
-def _paths(typed: str, *, folders_only: bool) -> Iterable[Candidate]:
+def _paths(typed: str, *, folders_only: bool = False) -> Iterable[Candidate]:
     """Names in the folder that is being typed. Hidden ones only if a dot was typed."""
     folder, _, start = typed.rpartition("/")
     before = f"{folder}/" if "/" in typed else ""
     with os.scandir(before or ".") as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+    for entry in ordered:
         is_hidden = entry.name.startswith(".") and not start.startswith(".")
         is_folder = entry.is_dir()
         if is_hidden or not entry.name.startswith(start) or (folders_only and not is_folder):
@@ -277,16 +218,52 @@ def _paths(typed: str, *, folders_only: bool) -> Iterable[Candidate]:
         yield Candidate(f"{before}{entry.name}{'/' if is_folder else ''}")
 
 
-VALUES: dict[str, Callable[[str, Session | None], Iterable[Candidate]]] = {
-    "artifact": _artifacts,
-    "batch": _batches,
+def _batches(typed: str, session: Session) -> Iterable[Candidate]:
+    """The batches that can be reverted, newest first."""
+    with session.context() as context:
+        batches = [one for one in context.log.batches() if one.live]
+    return (Candidate(one.id, _short(one.strategy)) for one in reversed(batches))
+
+
+def _conversations(typed: str, session: Session) -> Iterable[Candidate]:
+    from refold.conversations.listing import newest
+
+    return (Candidate(one.id) for one in newest(session.store) if one.id.startswith(typed))
+
+
+def _artifacts(typed: str, session: Session) -> Iterable[Candidate]:
+    from refold.edges.commands.artifacts import stored_artifacts
+
+    listed = stored_artifacts(session).artifacts.list()
+    matching = (one for one in reversed(listed) if one.id.startswith(typed))
+    return (Candidate(one.id, _short(one.artifact.name)) for one in matching)
+
+
+def _points(typed: str, session: Session) -> Iterable[Candidate]:
+    with session.context() as context:
+        checkpoints = context.view.checkpoints
+    return (Candidate(name, f"#{seq}") for name, seq in checkpoints.items())
+
+
+def _handles(typed: str, session: Session) -> Iterable[Candidate]:
+    """The handles of folded slots."""
+    with session.context() as context:
+        slots = [slot for slot in context.view.slots if slot.edits]
+    return (Candidate(str(slot.span), slot.message.role) for slot in slots)
+
+
+VALUES: dict[str, Callable[[str], Iterable[Candidate]]] = {
     "chat-model": _chat_models,
     "command": _commands,
-    "conversation": _conversations,
-    "file": _files,
-    "folder": _folders,
-    "handle": _handles,
+    "file": _paths,
+    "folder": partial(_paths, folders_only=True),
     "model": _models,
-    "point": _points,
     "strategy": _strategies,
+}
+STORED_VALUES: dict[str, Callable[[str, Session], Iterable[Candidate]]] = {
+    "artifact": _artifacts,
+    "batch": _batches,
+    "conversation": _conversations,
+    "handle": _handles,
+    "point": _points,
 }

@@ -1,10 +1,10 @@
-"""What a command is: a function that acts, its arguments, and a result that shows itself.
+"""A command: a function, its arguments, and a result that shows itself.
 
-`@command` declares a function; its keyword-only parameters become `Command.arguments`, which a door
-(shell or chat) reads as `Parameter`s: a flag, a repeated one (tuple), a choice (Literal), a number
-in a range or a text. Also here: options that several commands share, short texts they print in the
-same way, and how a person writes a position in the log (`41`, `#41`, a checkpoint's name; a name
-wins over a number). Neighbours: the function is given a `session`, the package has the table.
+`@command` declares a function; its keyword-only parameters become `Command.arguments`, which a
+shell or a chat reads as `Parameter`s: a flag, a repeated one (tuple), a choice (Literal), a number
+in a range or a text. Also here: options and short texts that several commands share, and the
+notation for positions in the log (`41`, `#41`, a checkpoint's name; a name wins over a number).
+Neighbours: `session` has the environment of a command, the package has the table.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from refold.edges.commands.session import Session
 
 Part = str | tuple[str, str]  # a text, or a style and a text
-Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
+Progress = Callable[[str, int, int], None]  # activity, done, total
 
 # Options that several commands take: the same name and the same help, declared once.
 Yes = Annotated[bool, Meta(description="Do not ask.")]
@@ -56,16 +56,16 @@ Scope = Annotated[str, Meta(description="Whose memory: project, user or agent.NA
 Project = Annotated[str, Meta(description="The folder of the project; by default this one.")]
 Tag = Annotated[str, Meta(description="A tag.")]
 Tags = Annotated[tuple[str, ...], Meta(description="A tag; may be repeated.")]
-FORMAT = Meta(description="How the result is printed.")  # of a Literal with the command's forms
+FORMAT = Meta(description="How the result is printed.")  # for a Literal of the command's forms
 
-POSITIONAL = {"positional": True}  # `extra` of an argument that is given by its position
-TEXT = {"positional": True, "takes_rest": True}  # the same for a text of several words
+POSITIONAL = {"positional": True}  # `extra` of a positional argument
+TEXT = {"positional": True, "takes_rest": True}  # `extra` of a text of several words
 
 
 class Screen(Protocol):
-    """Where a person reads: text is shown as it is and can never steer the terminal. `is_shell`
-    says whether commands are given there as `refold undo ID`; else they are lines of a chat,
-    `/undo`. Pictures are for a screen that `draws`, with or without colors."""
+    """The output for a person: text is shown verbatim and can never steer the terminal. With
+    `is_shell`, commands are written as `refold undo ID`, otherwise as chat lines, `/undo`. Pictures
+    are for a screen that `draws`, with or without colors."""
 
     out: TextIO
     is_shell: bool
@@ -99,19 +99,19 @@ class Screen(Protocol):
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a command takes. A field's `Meta` has its help (`description`), its bounds, and in
-    `extra`: `positional`, `metavar`, `short` (a second, short name), `bare` (the value of an
-    option that is given without one), `takes_rest` (a text up to the end of the line),
-    `completes` (what kind of name is written there), `passes_on` (another program's line)."""
+    """The arguments of a command. A field's `Meta` has its help (`description`), its bounds, and in
+    `extra`: `positional`, `metavar`, `short` (a second, short name), `bare` (the value of an option
+    given without one), `takes_rest` (a text up to the end of the line), `completes` (the kind of
+    name to complete), `passes_on` (another program's command line)."""
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What a command gives back. A field may be an iterator: then it is read once, while the
-    session is still open."""
+    """The result of a command. A field may be an iterator, which is read once while the session is
+    open."""
 
     @property
     def outcome(self) -> str:
-        """How it ended: a code of `errors.OUTCOMES`."""
+        """A code of `errors.OUTCOMES`."""
         return "ok"
 
     def show(self, screen: Screen) -> None:
@@ -120,7 +120,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class Document(Result, frozen=True, kw_only=True):
-    """A result that is a document itself, to be written as it is."""
+    """A result that is a document, written verbatim."""
 
     chunks: Iterator[bytes]
     is_json: bool
@@ -130,7 +130,7 @@ class Document(Result, frozen=True, kw_only=True):
 
 
 class Pieces:
-    """A long text in pieces, to be read once."""
+    """A long text in pieces, read once."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
@@ -147,10 +147,10 @@ On = Literal["conversation", "either", "store", "nothing"]
 
 
 class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
-    """One command. `on` says what it works on: the session's conversation, a conversation if one
-    is named and else the store (`either`), the store, or nothing. One that `reads` gets a store
-    that refuses every write, unless one of the options in `writes_with` is given; one that
-    `derives` writes only what can be made again, and gets such a store where it may only read."""
+    """One command. `on` is its subject: the session's conversation, a conversation if one is named
+    and otherwise the store (`either`), the store, or nothing. With `reads`, the store refuses every
+    write unless one of the options in `writes_with` is given; with `derives`, the command writes
+    only derived files, and reads a store without write permission."""
 
     name: str
     details: str = ""
@@ -164,15 +164,15 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """What it does, in one line, as the table says."""
+        """The summary in the table, one line."""
         return COMMANDS[self.name].summary
 
     def is_read_only(self, arguments: A) -> bool:
-        """Whether it only reads, with these arguments."""
+        """Whether the command only reads, given these arguments."""
         return self.reads and not any(getattr(arguments, name) for name in self.writes_with)
 
 
-# Commands of the modules imported so far; each is made when it is first loaded.
+# Commands of the modules imported so far; each is constructed when it is first loaded.
 DECLARED: dict[str, Callable[[], Command[Any, Any]]] = {}
 Function = TypeVar("Function", bound=Callable[..., Result])
 
@@ -186,8 +186,8 @@ def command(
     writes_with: tuple[str, ...] = (),
     derives: bool = False,
 ) -> Callable[[Function], Function]:
-    """Declares a function as the command `name`: its keyword-only parameters are the command's
-    arguments, and its result shows itself. The function stays an ordinary function."""
+    """Declares a function as the command `name`, with its keyword-only parameters as arguments. The
+    function stays an ordinary function."""
 
     def declare(function: Function) -> Function:
         @cache
@@ -211,8 +211,8 @@ def command(
 
 
 def signature_arguments(function: Callable[..., Any]) -> type[Arguments]:
-    """The keyword-only parameters of a function, as a struct. A parameter named like `in_`, because
-    `in` is a word of Python, is the argument `in`."""
+    """The keyword-only parameters of a function, as a struct. A trailing underscore, as in `in_`,
+    is removed: `in` is a Python keyword."""
     hints = get_type_hints(function, include_extras=True)
     fields: list[Any] = []
     for one in signature(function).parameters.values():
@@ -229,11 +229,11 @@ def signature_arguments(function: Callable[..., Any]) -> type[Arguments]:
 
 def builtins_of(value: object) -> Any:
     """A result, or a part of one, as plain dicts and lists, with all its iterators read."""
-    return msgspec.to_builtins(value, enc_hook=_whole)
+    return msgspec.to_builtins(value, enc_hook=_plain_value)
 
 
-def _whole(value: object) -> object:
-    """What an iterator gives, in one piece; what stands encoded already, decoded."""
+def _plain_value(value: object) -> object:
+    """The items of an iterator, or encoded JSON as its value."""
     if isinstance(value, Pieces):
         return "".join(value)
     if isinstance(value, msgspec.Raw):
@@ -247,7 +247,7 @@ Kind = Literal["flag", "text", "choice", "int", "float"]
 
 
 class Taking(Protocol):
-    """A command to be read, completed or explained: one of the table, or one of the chat's own."""
+    """A command to parse, complete or explain: from the table, or one of the chat's own."""
 
     @property
     def name(self) -> str: ...
@@ -262,11 +262,11 @@ class Taking(Protocol):
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
-    """One thing that a command takes. `option` is its name in a line, empty if its place says
-    what it is. `takes_rest` is a text of several words, up to the end of the line. `bare` is its
-    value where it is given without one, None if it must have one. `completes` says what kind of
-    name is written there (`file`, `folder`, `artifact`, ...). With `passes_on`, the first word and
-    all after it are somebody else's command line."""
+    """One parameter of a command. `option` is its name, empty if it is positional. `takes_rest` is
+    a text of several words, up to the end of the line. `bare` is the value of an option given
+    without one, None if a value is required. `completes` is the kind of name to complete (`file`,
+    `folder`, `artifact`, ...). With `passes_on`, the first word and all after it are another
+    program's command line."""
 
     name: str
     option: str = ""
@@ -287,7 +287,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """How a usage line names it: `ID`, `[NAME]...`, `--limit N`."""
+        """Its form in a usage line: `ID`, `[NAME]...`, `--limit N`."""
         if self.option:
             value = self.metavar or ("TEXT" if self.kind == "text" else "N")
             return self.option if self.kind == "flag" else f"{self.option} {value}"
@@ -296,14 +296,21 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 def parameters_of(command: Taking) -> tuple[Parameter, ...]:
-    """What the command takes, in the order in which places are filled."""
+    """The parameters of the command, positional ones in order."""
     info = inspect.type_info(command.arguments)
     assert isinstance(info, inspect.StructType)
     return tuple(map(_parameter, info.fields))
 
 
 def _parameter(field: inspect.Field) -> Parameter:
-    kind, help_text, extra = _plain(field.type)
+    kind, help_text = field.type, ""
+    extra: Mapping[str, Any] = {}
+    if isinstance(kind, inspect.UnionType):
+        [kind] = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+    if isinstance(kind, inspect.Metadata):
+        help_text = str((kind.extra_json_schema or {}).get("description", ""))
+        extra = kind.extra or {}
+        kind = kind.type
     is_many = isinstance(kind, inspect.VarTupleType)
     item = kind.item_type if isinstance(kind, inspect.VarTupleType) else kind
     option = "" if extra.get("positional") else f"--{field.encode_name.replace('_', '-')}"
@@ -325,18 +332,8 @@ def _parameter(field: inspect.Field) -> Parameter:
     )
 
 
-def _plain(kind: inspect.Type) -> tuple[inspect.Type, str, Mapping[str, Any]]:
-    """The type without None, its help, and what else its `Meta` says."""
-    if isinstance(kind, inspect.UnionType):
-        [kind] = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
-    if not isinstance(kind, inspect.Metadata):
-        return kind, "", {}
-    schema = kind.extra_json_schema or {}
-    return kind.type, str(schema.get("description", "")), kind.extra or {}
-
-
 def _values(kind: inspect.Type) -> dict[str, Any]:
-    """What may be given for a field of this type."""
+    """The kind and the allowed values of a parameter of this type."""
     match kind:
         case inspect.BoolType():
             return {"kind": "flag"}
@@ -354,14 +351,19 @@ def _values(kind: inspect.Type) -> dict[str, Any]:
 _LINES = re.compile(r"(\d{1,9})(?:-(\d{0,9}))?")
 
 
+def more_line(shown: int) -> str:
+    """The line below a list that `--limit` cut."""
+    return f"There are more than these {shown:,}: give a larger --limit."
+
+
 def short_line(text: str, most: int) -> str:
-    """A text as a part of one line: line ends and tabs are shown, and a long text is cut."""
+    """A text as part of one line: newlines and tabs are escaped, and a long text is cut."""
     shown = text.replace("\n", "\\n").replace("\t", "\\t")
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 
 
 def show_damage(damaged: Mapping[str, str], screen: Screen) -> None:
-    """Prints which conversations are damaged."""
+    """Prints the damaged conversations."""
     for id, reason in damaged.items():
         advice = f"{short_line(reason, 300)}; {screen.call('verify', '', id)} says more."
         screen.line(("red", f"{id} is damaged: "), advice)
@@ -384,7 +386,7 @@ def line_span(lines: str) -> tuple[int, int]:
 def show_undo(
     conversation: str, screen: Screen, command: str = "undo", *, files: bool = False
 ) -> None:
-    """Prints the command that takes a change back, with its files."""
+    """Prints the command that reverts a change, with its files."""
     words = ("--files",) if files else ()
     screen.line(("dim", f"Undo with: {screen.call(command, conversation, *words)}"))
 
@@ -400,7 +402,7 @@ BATCHES = {
 
 
 def batch_noun(purpose: str) -> str:
-    """What a batch is called: `compaction`, `hide`, `clear`."""
+    """The noun for a batch: `compaction`, `hide`, `clear`."""
     return BATCHES.get(purpose, COMPACTION)
 
 
@@ -420,7 +422,7 @@ def is_seq(text: str) -> bool:
 
 
 def check_checkpoint(name: str) -> None:
-    """Invalid for a name that would be taken for a seq."""
+    """Raises Invalid for a name that looks like a seq."""
     if is_seq(name):
         reason = f"{short_line(name, 80)!r} is the name of an event, not of a checkpoint"
         raise Invalid(reason, hint="choose a name that is not a number")
@@ -449,7 +451,7 @@ def point_seq(view: View, text: str) -> int:
 
 
 def _known_points(text: str, names: Sequence[str]) -> str:
-    """Which checkpoints may have been meant."""
+    """A hint with the nearest checkpoints, or the newest."""
     near = nearest(text, names, limit=NAMES_SHOWN) or names[-NAMES_SHOWN:]
     known = ", ".join(short_line(name, 80) for name in near)
     return f"checkpoints: {known or 'none'}; a seq such as 41 will do as well"

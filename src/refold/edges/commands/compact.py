@@ -1,13 +1,13 @@
 """`refold compact`: the page made shorter by hand, planned or done.
 
-A writer is asked only if the caller says so: by its URL, or by `configured` for the one in the
-settings. Its key is read from the environment and nowhere else. `--set` gives a strategy's setting
-(`context.compact("hide", preset="half")`), and is checked in the same place.
+A writer is used only on request: by its URL, or by `configured` for the one in the settings. Its
+key is read only from the environment. `--set` passes a setting to a strategy, as
+`context.compact("hide", preset="half")` does.
 
-With `--condense`, a summary that the agent wrote takes the place of the conversation once a person
-accepts it. The summary is the newest message, so nothing is written for a person who only looks:
-`--accept` leaves the first pair and the last one on the page, a text goes to the model as feedback.
-A chat asks its model for the summary first (`edges.chat.slash`).
+With `--condense`, the agent's own summary replaces the conversation once a person accepts it. The
+summary is the newest message, so a preview writes nothing: `--accept` leaves the first and the last
+pair on the page, a text goes to the model as feedback. A chat asks its model for the summary first
+(`edges.chat.slash`).
 """
 
 from __future__ import annotations
@@ -119,7 +119,13 @@ def compact(
             size = _size(target, context)
             more = _checked(settings, strategy, size, context)
             plan = context.plan(*strategy, target=size, task=task or instructions, **more)
-            return _planned(context, plan)
+            return Planned(
+                **_shared_fields(context, plan),
+                dry_run=True,
+                edits=len(plan.proposals),
+                removed=_removed(context.view, plan),
+                window=context.budget.window,
+            )
     endpoint = None if writer is None else _endpoint(session, writer)
     notices: list[Notice] = []
     has_writer = endpoint is not None or session.has_writer
@@ -131,7 +137,7 @@ def compact(
             receipt = context.compact(
                 *strategy,
                 target=size,
-                # Without a writer, the instructions say what the page should stay about.
+                # Without a writer, the instructions are the task that the page should serve.
                 task=task or ("" if has_writer else instructions),
                 instructions=instructions if has_writer else "",
                 **more,
@@ -157,10 +163,10 @@ def _checked(
     settings: dict[str, Any], strategies: Sequence[str], size: int | None, context: Context
 ) -> dict[str, Any]:
     """The settings, with the target for a named strategy that has a size of its own. Raises Invalid
-    for a name that the strategies do not take."""
+    for an unknown setting."""
     check_settings(settings, strategies or context.config.ladder)
-    taken = [BUILT_IN[name][1] for name in strategies if name in BUILT_IN]
-    if size is not None and any("max_tokens" in names for names in taken):
+    known = [BUILT_IN[name][1] for name in strategies if name in BUILT_IN]
+    if size is not None and any("max_tokens" in names for names in known):
         return {"max_tokens": size, **settings}
     return settings
 
@@ -187,7 +193,7 @@ def _endpoint(session: Session, url: str) -> Endpoint:
 
 
 def _use(notices: Sequence[Notice]) -> WriterUse:
-    """What came of asking the writer, as the notices say it."""
+    """The use of the writer, according to the notices."""
     bill: dict[str, Any] = {}
     for notice in notices:
         if notice.name == "compaction-complete" and notice.details:
@@ -200,8 +206,8 @@ def _use(notices: Sequence[Notice]) -> WriterUse:
 
 
 class WriterUse(Struct, frozen=True, kw_only=True):
-    """What came of asking the writer: summaries asked for and accepted, calls, tokens in and
-    out, and why the others were refused."""
+    """The use of the writer: summaries requested and accepted, calls, tokens in and out, and the
+    reasons for refusals."""
 
     asked: int = 0
     accepted: int = 0
@@ -212,7 +218,7 @@ class WriterUse(Struct, frozen=True, kw_only=True):
 
 
 class Compaction(Result, frozen=True, kw_only=True):
-    """What a compaction did, or would do. `reason` says why it did nothing."""
+    """The effect of a compaction, done or planned. `reason` explains why it did nothing."""
 
     conversation: str
     dry_run: bool
@@ -228,7 +234,7 @@ class Compaction(Result, frozen=True, kw_only=True):
 
 
 class Planned(Compaction, frozen=True, kw_only=True):
-    """`edits` is how many would be made, `removed` how many messages would leave the page."""
+    """`edits` counts the planned edits, `removed` the messages that would leave the page."""
 
     edits: int
     removed: int
@@ -255,9 +261,9 @@ class Planned(Compaction, frozen=True, kw_only=True):
 
 
 class Compacted(Compaction, frozen=True, kw_only=True):
-    """`batch` is what can be reverted; empty if nothing was done. `removed` counts the messages
-    that left the page, `summary` is the newest text that stands for such; `active` of all
-    `messages` are on the page now."""
+    """`batch` can be reverted; empty if nothing was done. `removed` counts the messages that left
+    the page, `summary` is the newest summary of such messages; `active` of all `messages` are on
+    the page now."""
 
     batch: str
     removed: int
@@ -299,22 +305,12 @@ class Compacted(Compaction, frozen=True, kw_only=True):
         show_undo(self.conversation, screen)
 
 
-def _planned(context: Context, plan: Plan) -> Planned:
-    return Planned(
-        **_account(context, plan),
-        dry_run=True,
-        edits=len(plan.proposals),
-        removed=_removed(context.view, plan),
-        window=context.budget.window,
-    )
-
-
 def _compacted(
     context: Context, receipt: Receipt, use: WriterUse | UnsetType, *, is_box: bool
 ) -> Compacted:
     stats = context.stats()
     return Compacted(
-        **_account(context, receipt),
+        **_shared_fields(context, receipt),
         dry_run=False,
         batch=receipt.batch,
         removed=receipt.messages_hidden,
@@ -332,15 +328,15 @@ def _compacted(
 
 
 def _removed(view: View, plan: Plan) -> int:
-    """How many messages would leave the page."""
+    """The number of messages that would leave the page."""
     edits = [proposal.edit for proposal in plan.proposals]
     spans = [edit.span for edit in edits if isinstance(edit, Hide | Summarize)]
-    said = [slot.seq for slot in view.slots if not slot.standin]
-    return sum(any(span.first <= seq <= span.last for span in spans) for seq in said)
+    messages = [slot.seq for slot in view.slots if not slot.standin]
+    return sum(any(span.first <= seq <= span.last for span in spans) for seq in messages)
 
 
-def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
-    """What a plan and a receipt both tell."""
+def _shared_fields(context: Context, done: Plan | Receipt) -> dict[str, Any]:
+    """The fields that a plan and a receipt share."""
     return {
         "conversation": context.id,
         "strategy": done.strategy,
@@ -356,7 +352,7 @@ def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
 
 
 def _show_bars(done: Compaction, window: int, screen: Screen) -> None:
-    """The window before and after, where it can be drawn."""
+    """Draws the window before and after, if the screen can."""
     if screen.draws:
         for parts in comparison_lines(
             done.tokens_before, done.tokens_after, window, screen.columns
@@ -365,7 +361,7 @@ def _show_bars(done: Compaction, window: int, screen: Screen) -> None:
 
 
 def _show_effect(done: Compacted, screen: Screen) -> None:
-    """Messages removed and kept, tokens saved, and the summary."""
+    """Prints messages removed and kept, tokens saved, and the summary."""
     screen.line(f"Removed: {number(done.removed, 'message')}")
     screen.line(f"Saved: {short_and_exact(done.tokens_before - done.tokens_after, 'token')}")
     pins = f", {number(done.pins, 'pin')} among them" if done.pins else ""
@@ -380,12 +376,12 @@ def _show_effect(done: Compacted, screen: Screen) -> None:
 def _show_items(done: Compaction, screen: Screen) -> None:
     for item in done.items[:ITEMS_SHOWN]:
         sizes = f"{item.tokens_before:,} -> {number(item.tokens_after, 'token')}"
-        whole = one_line(item.reason)
-        reason = f"  {short_line(whole, REASON_CHARS)}" if whole else ""
-        is_long = isinstance(done, Planned) and len(whole) > REASON_CHARS
-        screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", "" if is_long else reason))
-        # A plan shows every score.
-        for line in wrap(whole, REASON_CHARS) if is_long else ():
+        reason = one_line(item.reason)
+        # A plan shows every score, so its reasons are wrapped, not cut.
+        is_wrapped = isinstance(done, Planned) and len(reason) > REASON_CHARS
+        end = f"  {short_line(reason, REASON_CHARS)}" if reason and not is_wrapped else ""
+        screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", end))
+        for line in wrap(reason, REASON_CHARS) if is_wrapped else ():
             screen.line(("dim", f"    {line}"))
     if len(done.items) > ITEMS_SHOWN:
         screen.line(f"  ... +{len(done.items) - ITEMS_SHOWN:,} more")
@@ -393,7 +389,7 @@ def _show_items(done: Compaction, screen: Screen) -> None:
 
 
 def _price(done: Compaction) -> str:
-    """What the provider's cache loses by it."""
+    """The cost of the compaction in the provider's cache."""
     price = done.price
     written = f"{number(price.rewritten_tokens, 'token')} written again"
     if price.expired:
@@ -423,9 +419,9 @@ C = TypeVar("C", Planned, Compacted)
 
 
 class Condensing(Result, frozen=True, kw_only=True):
-    """How a conversation is being condensed. `summary` is the newest message, if the assistant
-    wrote it; `planned` says what would leave the page, `done` what has left it. With neither, the
-    person's `feedback` is in the log as the message `seq`."""
+    """The state of condensing a conversation. `summary` is the newest message, if the assistant
+    wrote it; `planned` or `done` is the compaction. With neither, the person's `feedback` is in the
+    log as the message `seq`."""
 
     conversation: str
     summary: str = ""
@@ -440,13 +436,13 @@ class Condensing(Result, frozen=True, kw_only=True):
         elif self.done is not None:
             _chosen_by_hand(self.done).show(screen)
         else:
-            told = f"The model reads it as #{self.seq}, with the next request"
-            screen.line(f"{told}. Nothing left the page.")
+            reads = f"The model reads it as #{self.seq}, with the next request"
+            screen.line(f"{reads}. Nothing left the page.")
 
 
 def condensed(session: Session, feedback: str, *, accept: bool) -> Condensing:
-    """Shows what would stay, takes the rest off the page if the summary is accepted, or gives the
-    model the feedback."""
+    """Plans the compaction, does it if the summary is accepted, or appends the feedback for the
+    model."""
     if feedback and accept:
         reason = "--accept and a text exclude each other"
         raise Invalid(reason, hint="give --accept, or what is wrong with the summary")
@@ -467,8 +463,7 @@ def condensed(session: Session, feedback: str, *, accept: bool) -> Condensing:
 
 
 def summary_of(view: View) -> str:
-    """The newest message of the page, if the assistant wrote it and calls no tool in it; else
-    nothing."""
+    """The newest message, if it is the assistant's and calls no tool; otherwise empty."""
     newest = view.slots[-1] if view.slots else None
     if newest is None or newest.standin or newest.message.role != "assistant":
         return ""
@@ -476,7 +471,7 @@ def summary_of(view: View) -> str:
 
 
 def _chosen_by_hand(done: C) -> C:
-    """The same without a target and reasons: a person decided what stays."""
+    """The compaction without target and reasons, because a person chose it."""
     items = tuple(replace(item, reason="") for item in done.items)
     return replace(done, items=items, target=0, reached=True)
 

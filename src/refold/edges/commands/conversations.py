@@ -1,7 +1,7 @@
 """`refold list`, `refold edit` and `refold delete`: the conversations of a store.
 
-A list must be cheap for a thousand conversations: sizes come from the bookmark and a short tail
-after it, and are left out where these do not have them. Deleting is for good, and asks first.
+A list must be cheap for a thousand conversations: sizes come from the bookmark and the few events
+after it, and are left out without a bookmark. Deleting is final, and asks first.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ def list_conversations(
     limit: Limit | None = None,
 ) -> Listed:
     store = session.store
-    place = "" if folder is None else str(Path(folder).resolve())
-    chosen = newest(store, tag=tag, folder=place)[:limit]
-    places = {about.id: place for place, about in enumerate(newest(store), start=1)}
-    rows = tuple(_row(store, about, places.get(about.id, 0)) for about in chosen)
-    return Listed(store=store.url, conversations=rows, tag=tag, folder=place)
+    path = "" if folder is None else str(Path(folder).resolve())
+    chosen = newest(store, tag=tag, folder=path)[:limit]
+    positions = {about.id: position for position, about in enumerate(newest(store), start=1)}
+    rows = tuple(_row(store, about, positions.get(about.id, 0)) for about in chosen)
+    return Listed(store=store.url, conversations=rows, tag=tag, folder=path)
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One conversation of the list. `position` counts all of the store, so that `@1` is the
-    newest; `damaged` says why it cannot be read."""
+    """One conversation of the list. `position` counts all conversations of the store, so that `@1`
+    is the newest; `damaged` is the reason why it is unreadable."""
 
     id: str
     position: int
@@ -103,7 +103,7 @@ class Listed(Result, frozen=True, kw_only=True):
 
     @property
     def damaged(self) -> dict[str, str]:
-        """Why each conversation that cannot be read cannot."""
+        """The damage of unreadable conversations, by id."""
         return {row.id: row.damaged for row in self.conversations if row.damaged}
 
     @property
@@ -116,18 +116,16 @@ class Listed(Result, frozen=True, kw_only=True):
             held = f" that were held in {self.folder}" if self.folder else ""
             screen.line(f"There are no conversations{tagged}{held} in {self.store}.")
             return
-        heads: tuple[str, ...] = ("ID", "AS", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
+        heads = ["ID", "AS", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT", "NAMES"]
         rows = [_cells(row) for row in self.conversations]
-        if any(row.names for row in self.conversations):
-            names = [_names(row) for row in self.conversations]
-            heads = *heads, "NAMES"
-            rows = [(*cells, name) for cells, name in zip(rows, names)]
+        if not any(row.names for row in self.conversations):
+            heads, rows = heads[:-1], [cells[:-1] for cells in rows]
         screen.table(heads, rows)
         show_damage(self.damaged, screen)
 
 
 def _row(store: Store, about: Conversation, position: int) -> Row:
-    """What the list shows of a conversation, also of one that cannot be read."""
+    """The row of a conversation, readable or not."""
     sizes, damaged, title = None, "", ""
     try:
         sizes = _sizes(store, about)
@@ -157,8 +155,8 @@ def _row(store: Store, about: Conversation, position: int) -> Row:
 
 
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
-    """Messages and tokens, as `stats` counts them; None for a long log that has no bookmark, as a
-    sync brings it. Corrupt if what has to be read for it cannot be."""
+    """Messages and tokens, as `stats` counts them; None for a long log without a bookmark, such as
+    one just synced. Raises Corrupt if the log is damaged."""
     mark = bookmark.read(store.bookmark(about.id))
     if mark is not None and (mark.head, mark.chain) == (about.head, about.chain):
         return sum(mark.counts.values()), _current_tokens(bookmark.size(mark), mark.meta.model)
@@ -176,17 +174,10 @@ def _current_tokens(page: Sized, model: str | None) -> int:
 def _cells(row: Row) -> tuple[str, ...]:
     title = f"[damaged] {row.title}" if row.damaged else row.title
     parent = f"{row.parent}#{row.parent_seq}" if row.parent else ""
-    place = f"@{row.position}" if row.position else ""
-    counts = _count(row.messages), _count(row.tokens)
-    return row.id, place, title, *counts, moment(row.updated_ms), parent
-
-
-def _names(row: Row) -> str:
-    return ", ".join(short_line(name, NAME_CHARS) for name in row.names)
-
-
-def _count(count: int | None) -> str:
-    return "-" if count is None else f"{count:,}"
+    position = f"@{row.position}" if row.position else ""
+    counts = ("-" if count is None else f"{count:,}" for count in (row.messages, row.tokens))
+    names = ", ".join(short_line(name, NAME_CHARS) for name in row.names)
+    return row.id, position, title, *counts, moment(row.updated_ms), parent, names
 
 
 TITLE = Meta(description="The new title.")
@@ -232,7 +223,7 @@ def edit(
 
 
 class Edited(Result, frozen=True, kw_only=True):
-    """`chosen` says how the page fits the model, unless only other fields were changed."""
+    """`chosen` is the model and its page, unless only other fields were changed."""
 
     conversation: str
     title: str
@@ -257,8 +248,8 @@ class Edited(Result, frozen=True, kw_only=True):
 
 
 class Chosen(Result, frozen=True, kw_only=True):
-    """The model, and what the page is for it. `before` is the one that was there; `nearest` are
-    known names like one that is not known, whose window is a guess."""
+    """The model, and the size of the page for it. `before` is the previous model; `nearest` are
+    known names similar to an unknown one, whose window is a guess."""
 
     conversation: str
     model: str
@@ -287,13 +278,13 @@ class Chosen(Result, frozen=True, kw_only=True):
 
 def _chosen(id: str, model: str, before: str, stats: Stats) -> Chosen:
     is_known = model_info(model).known
-    like = () if is_known or not model else tuple(nearest(model, table().models, limit=3))
+    similar = () if is_known or not model else tuple(nearest(model, table().models, limit=3))
     return Chosen(
         conversation=id,
         model=model,
         before=before,
         is_known=is_known,
-        nearest=like,
+        nearest=similar,
         current=stats.current,
         window=stats.window,
         due=stats.due,
@@ -350,8 +341,8 @@ def delete(
 
 
 class Removal(Result, frozen=True, kw_only=True):
-    """`removed` conversations are gone, `would_be_removed` are those of a dry run; `contents`
-    counts the artifacts that went with them. `left` says why a conversation had to stay."""
+    """The conversations `removed`, or `would_be_removed` in a dry run; `contents` counts their
+    removed artifacts. `left` has the reasons why conversations had to stay."""
 
     removed: tuple[str, ...] | UnsetType = UNSET
     would_be_removed: tuple[str, ...] | UnsetType = UNSET
@@ -376,7 +367,7 @@ class Removal(Result, frozen=True, kw_only=True):
 
 
 class Deletion(Removal, frozen=True, kw_only=True):
-    """The same of conversations that were named."""
+    """The removal of named conversations: one that had to stay is a conflict."""
 
     @property
     def outcome(self) -> str:

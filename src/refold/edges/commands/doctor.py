@@ -1,7 +1,7 @@
 """`refold doctor`: versions, store, disk, settings and models of an installation, and what to fix.
 
 Every finding is a name and a value; one that needs action carries advice. Secrets are masked. The
-store is opened once, and closed before its files are looked at.
+store is closed before its files are examined.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Section = dict[str, str]
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A fact about this installation, with advice if it is not as it should be."""
+    """A fact about this installation, with advice if something is wrong."""
 
     name: str
     value: str
@@ -141,7 +141,7 @@ def _store_findings(session: Session) -> Iterator[Finding]:
         store = session.open_store(url, creates=True)
         store.conversations(limit=1)
         newer = list(newer_findings(store))
-        # The files are looked at as they are when nobody has the store open.
+        # An open store may have other files.
         session.close()
     except RefoldError as error:
         advice = error.hint or "refold verify"
@@ -229,8 +229,7 @@ def disk_findings(path: str) -> Iterator[Finding]:
 
 
 def wal_fault(folder: str) -> str:
-    """Why SQLite's write-ahead log does not work in a folder; empty if it does. Only a trial can
-    tell."""
+    """The reason why SQLite's write-ahead log fails in a folder; empty if a trial succeeds."""
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".refold-doctor-") as scratch:
             connection = apsw.Connection(os.path.join(scratch, "probe.db"))
@@ -270,7 +269,7 @@ def _settings_fault(error: RefoldError) -> Finding:
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
-    """The value with every secret in it masked, and every text whose name says that it is one."""
+    """The value with secrets masked, including every text with a secret's name."""
     match value:
         case dict():
             return {key: without_secrets(item, str(key)) for key, item in value.items()}

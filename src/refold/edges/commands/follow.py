@@ -1,9 +1,9 @@
 """A conversation that another process writes, followed live: `refold show --follow`.
 
-The log is read again and again. On a terminal one picture is redrawn at the terminal's size: the
-meter and the newest events; the last picture stays. Elsewhere every event is a line, and with
-`--json` updates hold the events as written. It ends on an interrupt, or after `--seconds`.
-Neighbour: `displays.phrases` has the words.
+The log is polled. On a terminal one picture is redrawn at the terminal's size: the meter and the
+newest events; the last picture stays. Elsewhere every event is a line, and with `--json` updates
+contain the events as written. It ends on an interrupt, or after `--seconds`. Neighbour:
+`displays.phrases` has the texts.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from refold.edges.displays.wrap import fitted, harmless, padded
 from refold.engine.context import Context
 from refold.log.points import Batch
 from refold.stores import synced_of
-from refold.stores.protocol import Store, Synced
+from refold.stores.protocol import Store
 
 NEWEST = 12
-EVERY_S = 0.25  # between two looks at the log
-PLAIN_COLUMNS = 400  # of a line in a pipe
+EVERY_S = 0.25  # polling interval
+PLAIN_COLUMNS = 400  # longest line in a pipe
 WHO_COLUMNS = 10
 NARROW = 60
 STYLES = {
@@ -47,8 +47,8 @@ BATCH_EVENTS = 1_000
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """How the conversation is now, and what came since the update before: the events, the
-    compactions among them, and both in the words of a person."""
+    """The state of the conversation, and the news since the previous update: the events, the
+    compactions among them, and a readable description of both."""
 
     head: int
     current: int
@@ -76,13 +76,13 @@ class Watched(Result, frozen=True, kw_only=True):
                 screen.line(*_event_line(one, PLAIN_COLUMNS))
             if update.events or update.sync != sync:
                 sync = update.sync
-                told = f", {update.sync}" if update.sync else ""
-                screen.line(f"Context: {tokens_of(update.current, update.window)}{told}")
+                state = f", {update.sync}" if update.sync else ""
+                screen.line(f"Context: {tokens_of(update.current, update.window)}{state}")
                 screen.out.flush()
 
 
 def follow(session: Session, *, last: int | None, seconds: float | None) -> Watched:
-    """The conversation's newest events, then new ones as they come."""
+    """The conversation's newest events, then new ones as they arrive."""
     with session.context() as context:
         updates = _updates(session, context, NEWEST if last is None else last, seconds)
         return Watched(conversation=context.id, updates=updates)
@@ -91,7 +91,7 @@ def follow(session: Session, *, last: int | None, seconds: float | None) -> Watc
 def _updates(
     session: Session, context: Context, last: int, seconds: float | None
 ) -> Iterator[Update]:
-    """What is there, then whatever comes; the same once more where a picture has another size."""
+    """The newest events, then new ones; an update without events if the terminal was resized."""
     store, size, began = session.store, _size(session), context.id
     until = None if seconds is None else time.monotonic() + seconds
     seen = max(0, context.view.head - last)
@@ -109,15 +109,16 @@ def _updates(
 
 
 def _size(session: Session) -> tuple[int, int]:
-    """How wide and high the picture is; nothing where none is drawn."""
+    """The width and height of the picture; zeros if none is drawn."""
     screen = session.screen
-    is_drawn = screen is not None and screen.draws and not screen.json_output
-    return (screen.columns, screen.rows) if screen is not None and is_drawn else (0, 0)
+    if screen is None or not screen.draws or screen.json_output:
+        return 0, 0
+    return screen.columns, screen.rows
 
 
 def _update(store: Store, began: str, context: Context, after: int) -> Update:
     stats, view = context.stats(), context.view
-    events = context.log.events(after=after, limit=BATCH_EVENTS)
+    events = list(context.log.events(after=after, limit=BATCH_EVENTS))
     batches = _batches(context, events)
     return Update(
         head=events[-1].seq if events else view.head,
@@ -139,27 +140,23 @@ def _sync_state(store: Store, began: str, id: str) -> str:
     if synced is None:
         return ""
     [one] = synced.sync_status([id]).conversations
-    said = _standing(one)
-    return said if id == began else f"{began} continues as {id}: {said}"
-
-
-def _standing(one: Synced) -> str:
+    reason = one.reason or (f"what was said here is {one.fork}" if one.fork else "")
+    state = f"{one.state}: {reason}" if reason else one.state
     if one.state == "pending":
-        return f"{number(one.pending, 'event')} to sync"
-    said = one.reason or (f"what was said here is {one.fork}" if one.fork else "")
-    return f"{one.state}: {said}" if said else one.state
+        state = f"{number(one.pending, 'event')} to sync"
+    return state if id == began else f"{began} continues as {id}: {state}"
 
 
 def _batches(context: Context, events: Sequence[Event]) -> tuple[Batch, ...]:
-    """The compactions among some events. The whole log is folded for their sizes, so it is asked
-    for only where there are any."""
+    """The compactions among some events. Their sizes need a fold of the entire log, so nothing is
+    read unless there are any."""
     if not any(event.kind == "edit" for event in events):
         return ()
     return tuple(one for one in context.log.batches() if one.seq >= events[0].seq)
 
 
 def _draw(watched: Watched, screen: Screen) -> None:
-    """One picture after the other, in the same place; the last one stays."""
+    """Redraws one picture in place; the last one stays."""
     newest: deque[Happening] = deque(maxlen=NEWEST)
     lines: list[Line] = []
     try:
@@ -180,12 +177,12 @@ def _print(lines: Sequence[Line], screen: Screen) -> None:
 
 
 def _picture(id: str, update: Update, newest: list[Happening], screen: Screen) -> list[Line]:
-    """The lines of the picture: none is wider than the terminal, and all fit on it, the newest
-    events of those that do not."""
+    """The lines of the picture, cut to the size of the terminal; the oldest events are left out
+    first."""
     room, rows = max(20, screen.columns - 1), screen.rows - 1
     counts = f"{number(update.messages, 'message')}, {number(update.compactions, 'compaction')}"
-    told = f", {harmless(update.sync)}" if update.sync else ""
-    heading = fitted(f"{harmless(id)} at #{update.head}: {counts}{told}", room, "…")
+    state = f", {harmless(update.sync)}" if update.sync else ""
+    heading = fitted(f"{harmless(id)} at #{update.head}: {counts}{state}", room, "…")
     above: list[Line] = [
         [("bold", heading)],
         meter(update.current, update.window, update.level, room),
@@ -197,7 +194,7 @@ def _picture(id: str, update: Update, newest: list[Happening], screen: Screen) -
 
 
 def _event_line(one: Happening, room: int) -> Line:
-    """When, who, how many tokens, what; on a narrow screen, who and what."""
+    """Time, author, tokens and text; on a narrow screen, author and text."""
     style = STYLES.get(one.who, "dim")
     head = f"{_clock(one.at_ms)} {f'#{one.seq}':<5} " if room >= NARROW else ""
     size = f"{one.tokens:>7,}  " if one.tokens else " " * 9

@@ -9,31 +9,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta
 
-from refold.display import moment, number
+from refold.display import moment, number, plural
 from refold.edges.commands.command import (
     POINT_HELP,
+    Limit,
     Result,
     Screen,
     batch_noun,
+    command,
     point_seq,
     short_line,
     show_undo,
 )
 from refold.edges.commands.page import MessageRow, message_rows, show_messages
 from refold.edges.commands.session import Session
+from refold.edges.commands.undo import show_diff
 from refold.errors import Invalid
 from refold.log.points import EVERY, HOURS, KEEP, Batch, Point
 from refold.log.undo import FileChange
-
-if TYPE_CHECKING:
-    pass
-from refold.display import plural
-from refold.edges.commands.command import Limit, command
-from refold.edges.commands.undo import show_diff
 
 NAMES_SHOWN = 20
 
@@ -80,7 +77,7 @@ def history(
 
 
 class Receipts(Result, frozen=True, kw_only=True):
-    """Oldest first."""
+    """The compactions, oldest first."""
 
     conversation: str
     batches: tuple[Batch, ...]
@@ -91,7 +88,20 @@ class Receipts(Result, frozen=True, kw_only=True):
             screen.line(f"{id} was never compacted.")
             return
         heads = ("BATCH", "KIND", ">SEQ", "AT", "BY", ">EDITS", ">TOKENS", "STATE")
-        screen.table(heads, [_receipt_cells(batch) for batch in self.batches])
+        rows = [
+            (
+                batch.id,
+                batch_noun(batch.purpose),
+                f"#{batch.seq}",
+                moment(batch.at_ms),
+                short_line(batch.strategy, 60),
+                f"{batch.edits:,}",
+                f"{batch.tokens_before:,} -> {batch.tokens_after:,}",
+                "live" if batch.live else "undone",
+            )
+            for batch in self.batches
+        ]
+        screen.table(heads, rows)
         live = [batch for batch in self.batches if batch.live]
         undone = len(self.batches) - len(live)
         screen.line(f"{_counted(live)} on the page, {undone:,} undone.")
@@ -102,29 +112,18 @@ class Receipts(Result, frozen=True, kw_only=True):
 
 def _counted(batches: Sequence[Batch]) -> str:
     """`2 compactions, 1 hide`."""
-    nouns = Counter(batch_noun(batch.purpose) for batch in batches)
-    return ", ".join(_number(count, noun) for noun, count in nouns.items()) or "Nothing"
-
-
-def _number(count: int, noun: str) -> str:
-    first, space, rest = noun.partition(" ")
-    return f"{number(count, first)}{space}{rest}"
-
-
-def _receipt_cells(batch: Batch) -> tuple[str, ...]:
-    sizes = f"{batch.tokens_before:,} -> {batch.tokens_after:,}"
-    by = short_line(batch.strategy, 60)
-    state = "live" if batch.live else "undone"
-    noun = batch_noun(batch.purpose)
-    at, edits = moment(batch.at_ms), f"{batch.edits:,}"
-    return batch.id, noun, f"#{batch.seq}", at, by, edits, sizes, state
+    counts: list[str] = []
+    for noun, count in Counter(batch_noun(batch.purpose) for batch in batches).items():
+        first, space, rest = noun.partition(" ")
+        counts.append(f"{number(count, first)}{space}{rest}")
+    return ", ".join(counts) or "Nothing"
 
 
 # --- points ---
 
 
 class Points(Result, frozen=True, kw_only=True):
-    """Newest first. A point has a `name` if it is a checkpoint."""
+    """The points, newest first. A checkpoint has a `name`."""
 
     conversation: str
     head: int
@@ -134,9 +133,18 @@ class Points(Result, frozen=True, kw_only=True):
         id = self.conversation
         if self.points:
             heads = (">SEQ", ">MESSAGES", "POINT", "AT")
-            # What somebody gave a name is what they look for.
+            # People look for the names they gave, so checkpoints come first.
             ordered = sorted(self.points, key=lambda point: not point.name)
-            screen.table(heads, [_point_cells(point) for point in ordered])
+            rows = [
+                (
+                    f"#{point.seq}",
+                    f"{point.messages:,}",
+                    f'"{short_line(point.name, 80)}"' if point.name else point.reason,
+                    moment(point.at_ms),
+                )
+                for point in ordered
+            ]
+            screen.table(heads, rows)
         else:
             makes = screen.call("checkpoint", id, "NAME")
             screen.line(f"{id} has no listed points; {makes} makes one.")
@@ -146,7 +154,7 @@ class Points(Result, frozen=True, kw_only=True):
 
 
 def points_of(session: Session, *, every: int = EVERY, limit: int | None = None) -> Points:
-    """The points of the conversation; with a limit, this many of the newest without a name."""
+    """The points of the conversation; `limit` is the maximum number of unnamed ones."""
     keep, hours = (KEEP, HOURS) if limit is None else (limit, 0.0)
     with session.context() as context:
         found = context.log.points(every=every, keep=keep, hours=hours)
@@ -154,19 +162,14 @@ def points_of(session: Session, *, every: int = EVERY, limit: int | None = None)
     return Points(conversation=context.id, head=head, points=tuple(found))
 
 
-def _point_cells(point: Point) -> tuple[str, ...]:
-    name = f'"{short_line(point.name, 80)}"' if point.name else point.reason
-    return f"#{point.seq}", f"{point.messages:,}", name, moment(point.at_ms)
-
-
 # --- two points compared ---
 
 
 class Compared(Result, frozen=True, kw_only=True):
-    """How the page at `last` differs from that at `first`: messages added, removed, and
-    shown with other edits; and what happened between: batches, artifacts, files
-    that tool calls changed. `changes` are the files that were kept before writes, each with how it
-    differs; one that was not written to since is compared as it is in this folder."""
+    """The difference between the pages at `first` and `last`: messages added, removed, and shown
+    with other edits; batches, artifacts and changed files in between. `changes` are the diffs of
+    files that were saved before writes; a file not written since is compared with its current
+    content in this folder."""
 
     conversation: str
     first: int
@@ -217,9 +220,10 @@ def _compared(session: Session, start: str, end: str | None) -> Compared:
 
 
 def _show_changes(changes: tuple[FileChange, ...], screen: Screen) -> None:
-    """How files differ, line by line, and of how many."""
+    """Prints the number of changed files and lines, and their diffs."""
     if changes:
-        lines = [line for one in changes for line in _changed_lines(one)]
+        # The first two lines of a diff name the file.
+        lines = [line for one in changes for line in one.diff.splitlines()[2:]]
         more, fewer = (sum(line.startswith(sign) for line in lines) for sign in "+-")
         counts = f"+{more:,} -{fewer:,} {plural('line', more + fewer)}"
         screen.line(f"{number(len(changes), 'file')} of this folder: {counts}")
@@ -228,11 +232,6 @@ def _show_changes(changes: tuple[FileChange, ...], screen: Screen) -> None:
             screen.line(short_line(f"  {one.path} cannot be compared: {one.reason}", 300))
         else:
             show_diff(one.diff, screen)
-
-
-def _changed_lines(one: FileChange) -> list[str]:
-    """The lines of a difference without the two that name the file."""
-    return one.diff.splitlines()[2:]
 
 
 def _show_names(what: str, names: tuple[str, ...], screen: Screen) -> None:

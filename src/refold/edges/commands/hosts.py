@@ -1,6 +1,6 @@
 """refold inside other agents: `mcp` serves its tools, `install` puts it into their configuration.
 
-A host starts `refold mcp` and speaks with it over standard input and output, so nothing else is
+A host starts `refold mcp` and talks to it over standard input and output, so nothing else is
 printed there. `install` adds that server, or with `--hooks` the hooks of Claude Code; it shows the
 change and asks before it writes. Neighbours: `edges.mcp` is the server, imported when it runs;
 `edges.hosts` and `edges.hooks.state` make the changes.

@@ -1,8 +1,8 @@
-"""Is the store as it was written, and what must not stay in it: `verify`, `scan` and `erase`.
+"""Damage, secrets and erasure: `verify`, `scan` and `erase`.
 
-`verify` checks, and repairs one conversation on request. `scan` finds secrets without ever showing
-one. `erase` removes what was said for good, here and, by the next sync, everywhere. Neighbours:
-`refold.conversations` does the work, `sync` verifies the far store.
+`verify` checks the store, and repairs one conversation on request. `scan` finds secrets without
+ever showing one. `erase` permanently removes content, here and, after the next sync, everywhere.
+Neighbours: `refold.conversations` does the work, `sync` verifies the far store.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from refold.conversations.eraser import erase, erased
 from refold.conversations.repairer import repair
 from refold.conversations.scanner import FoundSecret, scan
 from refold.conversations.verifier import Problem, verify
-from refold.display import moment
+from refold.display import moment, number
 from refold.edges.commands.command import (
     Result,
     Screen,
     Yes,
     command,
-    number,
     seq_of,
     short_line,
     show_damage,
@@ -37,7 +36,8 @@ ID_POSITION = {"positional": True, "metavar": "ID", "completes": "conversation"}
 
 
 class Verified(Result, frozen=True, kw_only=True):
-    """The result of a check. `remarks` are not damage: a text may name what never existed."""
+    """The result of a check. `remarks` are not damage: a text may name an artifact that never
+    existed."""
 
     store: str
     ok: bool
@@ -77,8 +77,9 @@ def _location(problem: Problem) -> str:
 
 
 class RepairResult(Result, frozen=True, kw_only=True):
-    """What a repair did. `erased` are events that lost their bodies; `ends_at` is set if the log
-    was cut, and `rest` is the conversation with what came after; `copy` is the damaged log."""
+    """The result of a repair. `erased` are events that lost their bodies; `ends_at` is set if the
+    log was cut, and `rest` is the conversation with the events after that; `copy` is the damaged
+    log."""
 
     conversation: str
     changed: bool
@@ -248,10 +249,9 @@ def scan_store(
 
 
 class EraseResult(Result, frozen=True, kw_only=True):
-    """The erased events by seq; the number of summaries, memories and contents that went with them
-    just now; the devices that confirmed it, by seq. For a synced store also this device, the far
-    store and whether that has erased it, as far as is known here, and the devices that have not
-    confirmed everything."""
+    """The seqs of erased events; the number of summaries, memories and contents erased with them;
+    the devices that confirmed it, by seq. For a synced store also this device, the far store, its
+    state as known here, and the devices that have not confirmed everything."""
 
     conversation: str
     seqs: tuple[int, ...]
@@ -279,7 +279,7 @@ class EraseResult(Result, frozen=True, kw_only=True):
             screen.note(note)
 
     def _show_locations(self, screen: Screen) -> None:
-        """Prints where it is erased, and where not yet as far as is known."""
+        """Prints where the events are erased, and where not yet, as far as known."""
         done, pending = ("green", f"{'erased':9}"), ("yellow", f"{'not yet':9}")
         if self.far:
             screen.line(done, f" here, on {self.device}")
@@ -349,8 +349,8 @@ def erase_events(
 
 
 def _with_far(result: EraseResult, synced: SyncedStore, store: Store, said_at: int) -> EraseResult:
-    """The result with the state of the far store, which erases before it gets the event about the
-    erasure, and of the other devices."""
+    """The result with the states of the far store and the other devices. The far store erases
+    before it gets the event about the erasure."""
     status = synced.sync_status([result.conversation])
     [one] = status.conversations
     sent = store.conversation(result.conversation).head - one.pending

@@ -1,10 +1,10 @@
-"""The words of a line: which command they name, and how hints name commands.
+"""The words of a command line: the command they name, and the commands that hints name.
 
 `refold context messages ID` and `/context messages` name the same command: `resolved` replaces an
-alias by its command and answers for a name that moved. Options may come before the name, inside it
-and after it (`named_first`). A word may have quotes (`"two words"`, `--name="two words"`); a quote
-inside a word is a character like any other, so `don't` is a word. Neighbours: click reads the words
-after the name, in a shell (`edges/cli/app`) and in a chat (`edges/cli/lines`).
+alias with its command and rejects a former name. Options may come before the name, inside it and
+after it (`named_first`). A word may be quoted (`"two words"`, `--name="two words"`); a quote inside
+a word is an ordinary character, so `don't` is a word. Neighbours: click reads the words after the
+name, in a shell (`edges/cli/app`) and in a chat (`edges/cli/options`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ESCAPED = re.compile(r'\\(["\\])')
 
 
 def table() -> dict[str, Entry]:
-    """Every command that a line can name, by its name without the slash (`context messages`)."""
+    """The commands of a chat, by name without the slash (`context messages`)."""
     return {name: entry for name, entry in COMMANDS.items() if not entry.is_shell_only}
 
 
@@ -48,13 +48,13 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 def as_lines(text: str, conversation: str = "") -> str:
-    """A hint with commands of the shell, rewritten for a chat: `refold undo ID` is `/undo`. Never
-    for content."""
+    """A hint with shell commands rewritten for a chat: `refold undo ID` becomes `/undo`. Never use
+    it on content."""
     return _SHELL_CALL.sub(lambda found: _as_line(found, conversation), text)
 
 
 def with_id(text: str, conversation: str) -> str:
-    """A hint with this conversation for ID in its commands, unless its name needs quotes."""
+    """A hint with ID replaced by this conversation, unless its name needs quotes."""
     is_plain = _PLAIN_ID.fullmatch(conversation)
     return _OWN_ID.sub(rf"\g<1>{conversation}", text) if is_plain else text
 
@@ -67,7 +67,7 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
         name = " ".join(words[:count])
         if len(words) >= count and (name in known or name in ALIASES):
             after = words[count:]
-            # The chat has its conversation.
+            # A chat already has its conversation.
             is_named = after[:1] in (["ID"], [conversation])
             return " ".join([f"/{name}", *after[is_named:]])
     return found[0]
@@ -77,8 +77,8 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
 
 
 def resolved(words: Sequence[str], *, is_shell: bool) -> list[str]:
-    """The words with an alias replaced by its command and options. Raises Invalid for a name that
-    moved, with its new one."""
+    """The words with an alias replaced by its command and options. Raises Invalid for a former
+    name, with the new one."""
     if words and words[0] in OUTPUT:
         return [*resolved(words[1:], is_shell=is_shell), words[0]]
     for count in (3, 2, 1):
@@ -93,9 +93,9 @@ def resolved(words: Sequence[str], *, is_shell: bool) -> list[str]:
 
 
 def asked_help(words: Sequence[str]) -> str | None:
-    """The name that a line of a chat asks about: `/show --help`; None if it asks about none."""
-    asked = [at for at, word in enumerate(words) if word in HELP_OPTIONS]
-    if not asked or "--" in words[: asked[0]] or shell_only(words):
+    """The command whose help a chat line requests: `/show --help`; None for other lines."""
+    positions = [at for at, word in enumerate(words) if word in HELP_OPTIONS]
+    if not positions or "--" in words[: positions[0]] or shell_only(words):
         return None
     known = {*table(), *ALIASES, *(prefix for prefix in PREFIXES if members(prefix))}
     for count in (2, 1):
@@ -131,7 +131,7 @@ def _without_alias(name: str, rest: Sequence[str], *, is_shell: bool) -> list[st
     plain = _plain_words(name, rest)
     if inside and is_shell and (not plain or any(word in HELP_OPTIONS for word in rest)):
         return ["help", name, *(word for word in rest if word in OUTPUT)]
-    # A word after `context` is an ID in a shell, unless it looks like one of its forms.
+    # In a shell, a word after `context` is an ID unless it resembles one of its forms.
     is_form = len(plain) > 1 or bool(plain and nearest(plain[0], inside, alike_min=MISSPELT_MIN))
     if inside and plain and (is_form or not is_shell):
         start = "" if is_shell else "/"
@@ -156,11 +156,11 @@ def _without_alias(name: str, rest: Sequence[str], *, is_shell: bool) -> list[st
 
 
 def named(words: Sequence[str], also: Iterable[str] = ()) -> tuple[str, list[str]]:
-    """The longest name that the words of a chat begin with, and the words after it. Raises Invalid,
-    with the nearest of the names and of those `also` known to the caller."""
+    """The longest command name at the start of a chat line, and the words after it. Raises Invalid
+    with the nearest name, including the caller's own names in `also`."""
     known = table()
-    if found := shell_only(words):
-        raise found
+    if refusal := shell_only(words):
+        raise refusal
     for count in (2, 1):
         name = " ".join(words[:count])
         if name in known and len(words) >= count:
@@ -171,29 +171,25 @@ def named(words: Sequence[str], also: Iterable[str] = ()) -> tuple[str, list[str
 def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
     group = words[0]
     if group not in PREFIXES:
-        firsts = dict.fromkeys(f"/{name.split()[0]}" for name in known)
-        is_typo = bool(nearest(f"/{group}", firsts)) and "/" not in group
-        hint = suggestion(f"/{group}", firsts) if is_typo else NO_COMMAND
+        first_words = dict.fromkeys(f"/{name.split()[0]}" for name in known)
+        is_typo = bool(nearest(f"/{group}", first_words)) and "/" not in group
+        hint = suggestion(f"/{group}", first_words) if is_typo else NO_COMMAND
         return Invalid(f"there is no command /{short_line(group, 40)}", hint=hint)
     inside = members(group)
     if len(words) == 1:
         return Invalid(f"/{group} needs one of: {', '.join(inside)}", hint=f"/help {group}")
-    return _no_member(group, words[1])
+    reason = f"there is no command /{group} {short_line(words[1], 40)}"
+    return Invalid(reason, hint=suggestion(words[1], inside))
 
 
 def shell_only(words: Sequence[str]) -> Invalid | None:
-    """Why a line cannot name this: it is a command, or a group of them, for a shell only."""
+    """The error for a command, or a group of commands, that only a shell has; None for others."""
     for count in (3, 2, 1):
         name = " ".join(words[:count])
         meant = [entry for one, entry in COMMANDS.items() if f"{one} ".startswith(f"{name} ")]
         if meant and all(entry.is_shell_only for entry in meant):
             return Invalid(f"/{name} is for a shell, not for a chat", hint=f"refold {name} --help")
     return None
-
-
-def _no_member(group: str, name: str) -> Invalid:
-    hint = suggestion(name, members(group))
-    return Invalid(f"there is no command /{group} {short_line(name, 40)}", hint=hint)
 
 
 def members(group: str) -> list[str]:
@@ -209,47 +205,43 @@ Value = Literal["none", "maybe", "needed"]
 
 
 def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
-    """The same words with the name of the command first; unchanged if no known command takes
-    the options before its name."""
-    if not _has_options_first(words):
+    """The words with the name of the command first; unchanged if no known command takes the options
+    before its name."""
+    first, second = [*words, "", ""][:2]
+    if not _is_option(first) and not (first in PREFIXES and _is_option(second)):
         return list(words)
-    for places in _names(words[:WORDS_MAX], {*known, *ALIASES}):
-        name = " ".join(words[place] for place in places)
+    for positions in _name_positions(words[:WORDS_MAX], {*known, *ALIASES}):
+        name = " ".join(words[at] for at in positions)
         # A value follows its option, never a word of the name.
-        parts = [words[after + 1 : at] for after, at in zip((-1, *places), places)]
+        parts = [words[after + 1 : at] for after, at in zip((-1, *positions), positions)]
         if all(_takes(name, part) for part in parts):
             before = [word for part in parts for word in part]
-            return [*name.split(), *before, *words[places[-1] + 1 :]]
+            return [*name.split(), *before, *words[positions[-1] + 1 :]]
     return list(words)
-
-
-def _has_options_first(words: Sequence[str]) -> bool:
-    first, second = [*words, "", ""][:2]
-    return _is_option(first) or (first in PREFIXES and _is_option(second))
 
 
 def _is_option(word: str) -> bool:
     return word.startswith("-") and len(word) > 1
 
 
-def _names(words: Sequence[str], known: Container[str]) -> Iterator[tuple[int, ...]]:
-    """Where the words of a command's name could stand, of one in a group first."""
+def _name_positions(words: Sequence[str], known: Container[str]) -> Iterator[tuple[int, ...]]:
+    """The possible positions of the words of a command's name, longest names first."""
     for at, word in enumerate(words):
         if word == "--":
             return
-        yield from _going_on(words, (at,), known)
+        yield from _longer_names(words, (at,), known)
 
 
-def _going_on(
-    words: Sequence[str], places: tuple[int, ...], known: Container[str]
+def _longer_names(
+    words: Sequence[str], positions: tuple[int, ...], known: Container[str]
 ) -> Iterator[tuple[int, ...]]:
-    """The same, for names that begin with the words at these places."""
-    name = " ".join(words[place] for place in places)
+    """The positions of names that begin with the words at these positions."""
+    name = " ".join(words[at] for at in positions)
     if name in PREFIXES:
-        for later in range(places[-1] + 1, len(words)):
-            yield from _going_on(words, (*places, later), known)
+        for later in range(positions[-1] + 1, len(words)):
+            yield from _longer_names(words, (*positions, later), known)
     if name in known:
-        yield places
+        yield positions
 
 
 def _takes(name: str, words: Sequence[str]) -> bool:
@@ -263,7 +255,7 @@ def _takes(name: str, words: Sequence[str]) -> bool:
             return False
         if equals or value == "none":
             continue
-        # An option is never another's value: else a value that is a command's name would be one.
+        # An option is never the value of another option.
         if rest and not _is_option(rest[0]):
             rest.pop(0)
         elif value == "needed":
@@ -272,7 +264,7 @@ def _takes(name: str, words: Sequence[str]) -> bool:
 
 
 def _values(name: str) -> dict[str, Value]:
-    """By option: whether it takes a value."""
+    """Whether each option takes a value."""
     command = load(name)
     values: dict[str, Value] = dict.fromkeys(FLAGS, "none")
     if command.on != "nothing":

@@ -16,7 +16,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.checked import quoted
-from refold.display import cut, moment, one_line
+from refold.display import cut, moment, number, one_line
 from refold.edges.commands.command import (
     TEXT,
     Project,
@@ -26,7 +26,7 @@ from refold.edges.commands.command import (
     Tags,
     Yes,
     command,
-    number,
+    more_line,
     short_line,
 )
 from refold.edges.commands.search import time_of
@@ -34,7 +34,8 @@ from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import ID_PREFIX, Forgotten, MemoryEntry
 from refold.memory.journal import MemoryChange
-from refold.memory.semantic import LISTED_MAX, SemanticMemory, settings_of
+from refold.memory.semantic import SemanticMemory, settings_of
+from refold.search.snippets import LIMIT_MAX
 from refold.settings.sources import project_store, user_store
 
 CONTENT_CHARS = 100
@@ -49,7 +50,7 @@ AsOf = Annotated[
     str,
     Meta(description="What was true then: 2026-11-16, or 7d, 2w ago.", extra={"metavar": "WHEN"}),
 ]
-Limit = Annotated[int, Meta(description="At most this many.", ge=1, le=1_000)]
+Limit = Annotated[int, Meta(description="At most this many.", ge=1, le=LIMIT_MAX - 1)]
 
 
 @contextmanager
@@ -60,8 +61,8 @@ def memory_of(
     *,
     creates: bool = False,
 ) -> Iterator[SemanticMemory]:
-    """The memory of a scope, in the project's store; a user's memory is in the user's own store. A
-    command that `creates` a memory does not need an existing store."""
+    """The memory of a scope, in the project's store; a user's memory is in the user's own store.
+    With `creates`, the store need not exist."""
     if project is None:
         store = session.target if creates else session.store
     elif session.store_url:
@@ -70,7 +71,7 @@ def memory_of(
         raise NotFound(f"there is no folder {project}", hint="--project names a project's folder")
     else:
         store = session.open_store(project_store(Path(project)), creates=True)
-    # The program uses the same settings: with others, the two would replace each other's vectors.
+    # The same settings as an agent's: otherwise the two would replace each other's vectors.
     settings = settings_of(session.config)
     memory = SemanticMemory(
         store,
@@ -88,8 +89,8 @@ def memory_of(
 
 
 def entry_meant(memory: SemanticMemory, typed: str) -> str:
-    """The id itself, or the only id with this beginning; an unknown id is returned as typed.
-    Invalid for a beginning that every id has."""
+    """The id itself, or the only id with this prefix; an unknown id is returned as typed. Raises
+    Invalid for a prefix that every id has."""
     if ID_PREFIX.startswith(typed):
         reason = f"every id begins with {quoted(ID_PREFIX)}, so {quoted(typed)} names no entry"
         raise Invalid(reason, hint="refold memory list has the ids of all entries")
@@ -144,7 +145,7 @@ def _replacement_mark(ids: Sequence[str]) -> str:
 
 
 class Entries(Result, frozen=True, kw_only=True):
-    """The first entries of a list, and the length of the whole list."""
+    """The first entries of a list, and the length of the list."""
 
     entries: tuple[MemoryEntry, ...]
     total: int
@@ -153,9 +154,7 @@ class Entries(Result, frozen=True, kw_only=True):
         show_entries(self.entries, screen, "Nothing is remembered here.")
         hidden = self.total - len(self.entries)
         if hidden:
-            has_all = self.total < LISTED_MAX
-            way = f"--limit {self.total} shows all" if has_all else "export --memory has all"
-            screen.line(f"{hidden:,} more are not shown; {way}.")
+            screen.line(f"{hidden:,} more are not shown; --limit {self.total} shows all.")
 
 
 @command(
@@ -172,18 +171,19 @@ def list_entries(
     tag: Tags = (),
     ended: Annotated[bool, Meta(description="Also those that are no longer true.")] = False,
     as_of: AsOf | None = None,
-    limit: Annotated[int, Meta(description="At most this many.", ge=1, le=LISTED_MAX)] = 100,
+    limit: Annotated[int, Meta(description="At most this many.", ge=1)] = 100,
     project: Project | None = None,
 ) -> Entries:
     with memory_of(session, project) as memory:
-        entries = memory.list(
-            scope=scope, tags=tag, ended=ended, as_of=time_of(as_of), limit=LISTED_MAX
-        )
+        entries = memory.list(scope=scope, tags=tag, ended=ended, as_of=time_of(as_of))
     return Entries(entries=tuple(entries[:limit]), total=len(entries))
 
 
 class Answers(Result, frozen=True, kw_only=True):
+    """The best entries; `more` says whether there are others."""
+
     entries: tuple[MemoryEntry, ...]
+    more: bool = False
 
     def show(self, screen: Screen) -> None:
         rows = [
@@ -194,6 +194,8 @@ class Answers(Result, frozen=True, kw_only=True):
             screen.table(("ID", ">SCORE", "CONTENT", "WHY"), rows)
         else:
             screen.line("Nothing that is remembered answers this.")
+        if self.more:
+            screen.line(more_line(len(self.entries)))
 
 
 @command("memory search", on="store", reads=True)
@@ -211,14 +213,14 @@ def search_entries(
 ) -> Answers:
     with memory_of(session, project) as memory:
         entries = memory.retrieve(
-            query, limit, scope=scope, tags=tag, threshold=threshold, as_of=time_of(as_of)
+            query, limit + 1, scope=scope, tags=tag, threshold=threshold, as_of=time_of(as_of)
         )
-    return Answers(entries=tuple(entries))
+    return Answers(entries=tuple(entries[:limit]), more=len(entries) > limit)
 
 
 class Added(Result, frozen=True, kw_only=True):
-    """The new entry, the entries it ended, entries that may be about the same, and earlier
-    successors of what it replaces, which are true beside it."""
+    """The new entry, the entries it ended, entries that may be about the same, and other
+    successors of the entries it replaces, which stay true."""
 
     entry: MemoryEntry
     ended: tuple[MemoryEntry, ...] = ()
@@ -386,7 +388,7 @@ def forget(
 
 
 def _quoted_entry(memory: SemanticMemory, id: str) -> str:
-    """The last words of an entry, with its id; only the id of a rejected or reverted one."""
+    """The newest content of an entry, with its id; only the id of a rejected or reverted one."""
     contents = [one.content for one in memory.inbox() if one.id == id]
     try:
         contents = contents or [one.content for one in memory.history(id)]
@@ -398,7 +400,7 @@ def _quoted_entry(memory: SemanticMemory, id: str) -> str:
 
 
 class History(Result, frozen=True, kw_only=True):
-    """The versions of an entry, and what else was said about the same."""
+    """The versions of an entry, and related entries."""
 
     entries: tuple[MemoryEntry, ...]
 
@@ -407,9 +409,10 @@ class History(Result, frozen=True, kw_only=True):
 
 
 class Changes(Result, frozen=True, kw_only=True):
-    """Changes of a memory, newest first."""
+    """Changes of a memory, newest first; `more` says whether there are older ones."""
 
     changes: tuple[MemoryChange, ...]
+    more: bool = False
 
     def show(self, screen: Screen) -> None:
         rows = [
@@ -429,6 +432,8 @@ class Changes(Result, frozen=True, kw_only=True):
             screen.table((">SEQ", "WHEN", "BY", "WHAT", "ENTRY", "CONTENT"), rows)
         else:
             screen.line("Nothing was written into this memory.")
+        if self.more:
+            screen.line(more_line(len(self.changes)))
 
 
 class RevertedChange(Result, frozen=True, kw_only=True):
@@ -476,7 +481,8 @@ def log(
             return RevertedChange(change=change, by=memory.log(limit=1)[0].seq)
         if entry is not None:
             return History(entries=tuple(memory.history(entry_meant(memory, entry))))
-        return Changes(changes=tuple(memory.log(limit=limit)))
+        changes = memory.log(limit=limit + 1)
+        return Changes(changes=tuple(changes[:limit]), more=len(changes) > limit)
 
 
 class Inbox(Result, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""A memory as a file of JSON lines: written, read again, and its index made again.
+"""Export, import and reindexing of a memory; its file format is JSON lines.
 
 `export --memory`, `import` and `search --reindex` call these functions. An imported entry stays
 pending until a person accepts it. Neighbours: `refold.memory.transfer` has the format, `memory`
@@ -57,7 +57,7 @@ def export_memory(
 
 
 class ImportedMemory(Result, frozen=True, kw_only=True):
-    """Counts of new, known and formerly forgotten entries. Of the new ones, `ended` are no longer
+    """Counts of new, known and forgotten entries; `ended` counts the new ones that are no longer
     true."""
 
     file: str
@@ -111,7 +111,7 @@ def import_memory(
 
 
 class ReindexedMemory(Result, frozen=True, kw_only=True):
-    """The scopes whose index is new."""
+    """The reindexed scopes."""
 
     scopes: tuple[str, ...]
 
@@ -120,7 +120,7 @@ class ReindexedMemory(Result, frozen=True, kw_only=True):
 
 
 def reindex_memory(session: Session) -> ReindexedMemory:
-    """Makes the index of the memory again, with all vectors."""
+    """Rebuilds the index of the memory, with all vectors."""
     with memory_of(session) as memory, session.progress("indexing") as progress:
         memory.reindex(partial(progress, "indexing") if progress else None)
         return ReindexedMemory(scopes=("project", "user"))

@@ -12,9 +12,9 @@ from collections import Counter
 from msgspec import Struct
 
 from refold.artifacts.kinds.structured import LISTED_CHARS_MAX, items_in
-from refold.artifacts.listing import StoredArtifact, is_in_log
+from refold.artifacts.listing import is_in_log
 from refold.core.codec import decode
-from refold.core.model import Artifact, Event, Slot, Usage, View
+from refold.core.model import Artifact, Usage, View
 from refold.edges.commands.command import COMPACTION, Result, Screen, batch_noun
 from refold.edges.displays.overview import (
     ARTIFACTS_SHOWN,
@@ -34,15 +34,15 @@ from refold.errors import RefoldError
 from refold.log.points import sizes_of
 from refold.log.unfold import body_text
 
-FOLDED_MAX = 1_000  # events that are all folded
-STRETCHES, STRETCH_EVENTS = 48, 8
+FOLDED_MAX = 1_000  # a longer log is sampled, not folded
+SAMPLES, SAMPLE_EVENTS = 48, 8
 TEXT_CHARS = 200
 LARGEST = 5
 
 
 class Summary(Result, frozen=True, kw_only=True):
-    """What a conversation holds. `parts` sum to the window; `history` is the size of the page
-    over the log, `compactions` where it was compacted; `largest` are the slots that cost most."""
+    """The content of a conversation. `parts` sum to the window; `history` is the size of the page
+    over the log, `compactions` the seqs of compactions; `largest` are the most expensive slots."""
 
     overview: Overview
     model: str
@@ -87,8 +87,9 @@ class Summary(Result, frozen=True, kw_only=True):
 
 
 def summary_of(context: Context, *, plain: bool) -> Summary:
-    """The summary of a conversation; `plain` text also on a terminal with colors."""
+    """The summary of a conversation; with `plain`, a text even on a terminal with colors."""
     stats, view = context.stats(), context.view
+    live = (one for one in context.log.batches() if one.live)
     return Summary(
         overview=_overview(context, stats, view),
         model=stats.model,
@@ -98,7 +99,8 @@ def summary_of(context: Context, *, plain: bool) -> Summary:
         warn_at=stats.warn_at,
         parts=window_parts(view, context.budget),
         history=sizes(context, stats.current),
-        compactions=_compactions(context),
+        # Manual hides and removals that made room are not compactions.
+        compactions=tuple(one.seq for one in live if batch_noun(one.purpose) == COMPACTION),
         largest=_largest(view, stats.current),
         pins=tuple(sorted(view.pins)),
         active=stats.active,
@@ -107,15 +109,15 @@ def summary_of(context: Context, *, plain: bool) -> Summary:
     )
 
 
-def _compactions(context: Context) -> tuple[int, ...]:
-    """Where the page was compacted, which a hide by hand and room that was made are not."""
-    standing = (one for one in context.log.batches() if one.live)
-    return tuple(one.seq for one in standing if batch_noun(one.purpose) == COMPACTION)
-
-
 def _overview(context: Context, stats: Stats, view: View) -> Overview:
-    kept = _kept(context)
-    types = Counter[str](one.artifact.type for one in kept)
+    # The same content is listed once.
+    stored: dict[str, Artifact] = {}
+    for one in context.artifacts.list():
+        if not one.cleaned_ms and not is_in_log(one.artifact):
+            stored.setdefault(one.id, one.artifact)
+    artifacts = list(stored.values())
+    types = Counter[str](one.type for one in artifacts)
+    newest = [slot for slot in view.slots[-2 * MESSAGES_SHOWN :] if not slot.standin]
     return Overview(
         conversation=stats.conversation,
         title=stats.title,
@@ -126,65 +128,49 @@ def _overview(context: Context, stats: Stats, view: View) -> Overview:
         cost=stats.cost,
         created_ms=stats.created_ms,
         updated_ms=stats.updated_ms,
-        recent=tuple(_said(slot) for slot in _newest(view)),
-        first=tuple(_artifact(context, one) for one in kept[:ARTIFACTS_SHOWN]),
+        recent=tuple(
+            Said(role=slot.message.role, text=body_text(slot.message)[:TEXT_CHARS])
+            for slot in newest[-MESSAGES_SHOWN:]
+        ),
+        first=tuple(
+            ArtifactLine(
+                id=one.id,
+                name=one.name,
+                type=one.type,
+                lines=one.lines,
+                results=_results(context, one),
+            )
+            for one in artifacts[:ARTIFACTS_SHOWN]
+        ),
     )
 
 
-def _kept(context: Context) -> list[StoredArtifact]:
-    """The artifacts that are there, each content once."""
-    there: dict[str, StoredArtifact] = {}
-    for one in context.artifacts.list():
-        if not one.cleaned_ms and not is_in_log(one.artifact):
-            there.setdefault(one.id, one)
-    return list(there.values())
-
-
-def _newest(view: View) -> list[Slot]:
-    return [slot for slot in view.slots[-2 * MESSAGES_SHOWN :] if not slot.standin][
-        -MESSAGES_SHOWN:
-    ]
-
-
-def _said(slot: Slot) -> Said:
-    return Said(role=slot.message.role, text=body_text(slot.message)[:TEXT_CHARS])
-
-
-def _artifact(context: Context, one: StoredArtifact) -> ArtifactLine:
-    found = one.artifact
-    results = _results(context, found) if found.type == "search_result" else 0
-    return ArtifactLine(
-        id=found.id, name=found.name, type=found.type, lines=found.lines, results=results
-    )
-
-
-def _results(context: Context, found: Artifact) -> int:
-    """How many results a search gave that are listed in JSON; 0 where each is a line, or where its
-    content cannot be read."""
-    if found.size_bytes > LISTED_CHARS_MAX:
+def _results(context: Context, artifact: Artifact) -> int:
+    """The number of search results listed in JSON; 0 if each is a line, or if the content cannot be
+    read."""
+    if artifact.type != "search_result" or artifact.size_bytes > LISTED_CHARS_MAX:
         return 0
     try:
-        return len(items_in(context.unfold(found.id).text))
+        return len(items_in(context.unfold(artifact.id).text))
     except RefoldError:
         return 0
 
 
 def _largest(view: View, current: int) -> tuple[Large, ...]:
-    """The slots that cost most, in the provider's tokens."""
+    """The most expensive slots, in the provider's tokens."""
     scale = current / view.tokens if view.tokens else 0.0
     slots = sorted(view.slots, key=lambda slot: -slot.tokens)[:LARGEST]
-    return tuple(_large(slot, view, scale) for slot in slots)
-
-
-def _large(slot: Slot, view: View, scale: float) -> Large:
-    return Large(
-        seq=slot.seq,
-        last=slot.last,
-        part=part_of(slot),
-        tokens=round(slot.tokens * scale),
-        text=body_text(slot.message)[:TEXT_CHARS],
-        is_pinned=slot.seq in view.pins,
-        is_request=slot.seq == view.request,
+    return tuple(
+        Large(
+            seq=slot.seq,
+            last=slot.last,
+            part=part_of(slot),
+            tokens=round(slot.tokens * scale),
+            text=body_text(slot.message)[:TEXT_CHARS],
+            is_pinned=slot.seq in view.pins,
+            is_request=slot.seq == view.request,
+        )
+        for slot in slots
     )
 
 
@@ -196,28 +182,23 @@ class Size(Struct, frozen=True, kw_only=True):
 
 
 def sizes(context: Context, current: int) -> tuple[Size, ...]:
-    """The sizes that are known, oldest first; the last is that of now."""
+    """The known sizes, oldest first; the last is the current one."""
     head = context.view.head
     if head <= FOLDED_MAX:
-        known = sizes_of(context.log.events(limit=FOLDED_MAX))
+        known = sizes_of(context.log.events())
     else:
-        known = _reported(context, head)
-    found = [Size(seq=seq, tokens=tokens) for seq, tokens in known if seq < head]
-    return (*found, Size(seq=head, tokens=current)) if head else ()
+        known = _billed_sizes(context, head)
+    past = [Size(seq=seq, tokens=tokens) for seq, tokens in known if seq < head]
+    return (*past, Size(seq=head, tokens=current)) if head else ()
 
 
-def _reported(context: Context, head: int) -> list[tuple[int, int]]:
-    """Billed sizes, from some stretches of the log."""
-    found: dict[int, int] = {}
-    for stretch in range(STRETCHES):
-        after = head * stretch // STRETCHES
-        for event in context.log.events(after=after, limit=STRETCH_EVENTS):
-            found.update(_size(event))
-    return sorted(found.items())
-
-
-def _size(event: Event) -> dict[int, int]:
-    body = decode(event) if event.kind == "usage" else None
-    if isinstance(body, Usage) and body.input:
-        return {event.seq: body.input + body.output}
-    return {}
+def _billed_sizes(context: Context, head: int) -> list[tuple[int, int]]:
+    """Billed sizes by seq, sampled at regular positions of the log."""
+    sizes: dict[int, int] = {}
+    for sample in range(SAMPLES):
+        after = head * sample // SAMPLES
+        for event in context.log.events(after=after, limit=SAMPLE_EVENTS):
+            body = decode(event) if event.kind == "usage" else None
+            if isinstance(body, Usage) and body.input:
+                sizes[event.seq] = body.input + body.output
+    return sorted(sizes.items())

@@ -17,13 +17,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from refold import dialects
 from refold.core.codec import decode, digest_of
-from refold.core.model import Body, Event, Hide, Message, Native, Replace, Slot, Summarize, View
+from refold.core.model import Body, Event, Hide, Message, Replace, Slot, Summarize, View
 from refold.core.shortened import ERASED
 from refold.dialects.native import readable
 from refold.dialects.wire import readable_prompt
 from refold.edges.commands.command import Result, Screen, number, short_line
 from refold.edges.commands.overview import sizes
-from refold.edges.displays.browser import Browsed, Written, browser_page, timeline
+from refold.edges.displays.browser import MARK, Browsed, Written, browser_page, timeline
 from refold.edges.displays.overview import window_parts
 from refold.engine.context import Context
 from refold.engine.stats import Stats
@@ -44,8 +44,8 @@ State = Literal["", "whole", "shortened", "hidden"]
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
-    """One event; `body` is None if it was erased. `shown` says how the page has a message: empty
-    for any other event, unset where only this event was asked for."""
+    """One event; `body` is None if it was erased. `shown` is the state of a message on the page:
+    empty for any other event, unset if only this event was requested."""
 
     seq: int
     id: str
@@ -71,22 +71,20 @@ def event_row(event: Event, shown: State | UnsetType = UNSET) -> EventRow:
 
 
 def whole_slots(view: View) -> dict[int, Slot]:
-    """The slots of the page that are messages themselves, by their seq."""
+    """The slots of the page that are messages, not stand-ins, by seq."""
     return {slot.seq: slot for slot in view.slots if not slot.standin}
 
 
-def state_of(event: Event, slots: Mapping[int, Slot]) -> State:
-    """How the page has an event, given its `whole_slots`."""
-    if event.kind != "message":
-        return ""
-    slot = slots.get(event.seq)
+def state_of(seq: int, slots: Mapping[int, Slot]) -> State:
+    """The state of a message on the page, given its `whole_slots`."""
+    slot = slots.get(seq)
     if slot is None:
         return "hidden"
     return "shortened" if slot.edits else "whole"
 
 
-def summary(row: EventRow) -> str:
-    """What an event other than a message says, in one line."""
+def event_summary(row: EventRow) -> str:
+    """An event other than a message, in one line."""
     match body := body_of(row):
         case Hide():
             action = f"hides {body.span}"
@@ -102,8 +100,8 @@ def summary(row: EventRow) -> str:
 
 
 def body_of(row: EventRow) -> Body | None:
-    """What the event says; None for a kind this version does not know, and for an erased one."""
-    # An event again, as far as decoding it needs.
+    """The decoded body; None for an unknown kind and for an erased event."""
+    # Rebuild the event with the fields that decoding needs.
     salt, body = b"" if row.body is None else b"kept", body_bytes(row)
     event = Event(
         seq=row.seq,
@@ -138,11 +136,12 @@ def message_rows(store: Store, id: str, seqs: Iterable[int]) -> tuple[MessageRow
     rows: list[MessageRow] = []
     for span in runs(set(seqs)):
         for events in pages_of(store, id, after=span.first - 1, last=span.last):
-            rows += [_message_row(event) for event in events if event.kind == "message"]
+            rows += [message_row(event) for event in events if event.kind == "message"]
     return tuple(rows)
 
 
-def _message_row(event: Event) -> MessageRow:
+def message_row(event: Event) -> MessageRow:
+    """The row of a message, given its event."""
     body = decode(event)
     role, text = "", ERASED
     if isinstance(body, Message):
@@ -151,7 +150,7 @@ def _message_row(event: Event) -> MessageRow:
 
 
 def named_messages(store: Store, id: str, seqs: Sequence[int]) -> tuple[MessageRow, ...]:
-    """The same, of messages that must be there; NotFound for the first that is not."""
+    """The rows of existing messages; NotFound for the first seq that is not a message."""
     head = store.conversation(id).head
     rows = message_rows(store, id, [seq for seq in seqs if 1 <= seq <= head])
     missing = [seq for seq in seqs if seq not in {row.seq for row in rows}]
@@ -162,7 +161,7 @@ def named_messages(store: Store, id: str, seqs: Sequence[int]) -> tuple[MessageR
 
 
 def show_messages(rows: Sequence[MessageRow], screen: Screen, mark: str = "") -> None:
-    """A line for each of the first messages, and how many more there are."""
+    """Prints a line for each of the first messages, and how many more there are."""
     for row in rows[:ROWS_SHOWN]:
         heading = f"  {mark}#{row.seq} {row.role or 'erased'}"
         screen.line(("cyan", heading), f": {short_line(row.text, LINE_CHARS)}")
@@ -172,8 +171,8 @@ def show_messages(rows: Sequence[MessageRow], screen: Screen, mark: str = "") ->
 
 class NativePart(Struct, frozen=True, kw_only=True):
     """A provider's own compaction of messages. `text` is its readable part, the rest is
-    `sealed_chars` long. `sent` says whether the model of the conversation gets it: if not, it gets
-    the text of the part."""
+    `sealed_chars` long. `sent` says whether the model of the conversation gets the compaction or
+    only its text."""
 
     provider: str
     model: str
@@ -188,18 +187,14 @@ def native_part(context: Context, slot: Slot) -> NativePart | UnsetType:
     if native is None or native.dialect not in dialects.DIALECTS:
         return UNSET
     text, sealed_chars = readable(native)
+    page = context.page(native.dialect, settle=False)
     return NativePart(
         provider=dialects.dialect(native.dialect).provider,
         model=native.model,
-        sent=_is_sent(context, slot, native),
+        sent=any(_is_compaction(one.message) for one in page if slot.seq in one.seqs),
         text=text,
         sealed_chars=sealed_chars,
     )
-
-
-def _is_sent(context: Context, slot: Slot, native: Native) -> bool:
-    shown = context.page(native.dialect, settle=False)
-    return any(_is_compaction(one.message) for one in shown if slot.seq in one.seqs)
 
 
 def _is_compaction(message: Any) -> bool:
@@ -209,17 +204,21 @@ def _is_compaction(message: Any) -> bool:
 
 
 def show_native_part(part: NativePart, screen: Screen, *, is_brief: bool = False) -> None:
-    """Prints what the model gets, before the text that other readers get."""
-    said = written(part)
-    screen.line(("yellow" if part.sent else "dim", f"  {said.heading}"))
-    if said.text and not is_brief:
-        screen.block(said.text)
-    screen.line(("dim", f"  {said.rest}"))
+    """Prints the model's text, before the text for other readers."""
+    shown = written(part)
+    screen.line(("yellow" if part.sent else "dim", f"  {shown.heading}"))
+    if shown.text and not is_brief:
+        screen.block(shown.text)
+    screen.line(("dim", f"  {shown.rest}"))
 
 
 def written(part: NativePart) -> Written:
-    """The same in words, with what the model of the conversation gets of it."""
-    name, size = short_line(part.provider, NAME_CHARS), _size(part)
+    """A native part in words: its size, its text, and its readers."""
+    name = short_line(part.provider, NAME_CHARS)
+    sizes = [number(len(part.text), "character")] if part.text else []
+    if part.sealed_chars or not part.text:
+        sizes.append(f"{number(part.sealed_chars, 'character')} sealed")
+    size = " and ".join(sizes)
     if not part.sent:
         heading = f"{name} compacted this ({size}) for its own models"
         return Written(heading=heading, text="", rest="the model of this conversation gets:")
@@ -230,21 +229,12 @@ def written(part: NativePart) -> Written:
     )
 
 
-def _size(part: NativePart) -> str:
-    """How much it is; what is sealed, nobody but the provider can read."""
-    sealed = f"{number(part.sealed_chars, 'character')} sealed"
-    if not part.text:
-        return sealed
-    written = number(len(part.text), "character")
-    return f"{written} and {sealed}" if part.sealed_chars else written
-
-
 MESSAGES_MAX = 20_000
 
 
 class PagePart(Struct, frozen=True, kw_only=True):
-    """One message of the page. A `folded` part, counted from 1, stands for more than it shows;
-    `handle` names its originals. `native` is the provider's own text in place of this one."""
+    """One message of the page. `folded` numbers the shortened parts from 1, and is 0 for others;
+    `handle` names the originals. `native` is the provider's own text in place of this one."""
 
     handle: str
     role: str
@@ -289,39 +279,28 @@ class Page(Result, frozen=True, kw_only=True):
 
 def page(context: Context, *, is_paged: bool) -> Page:
     """The page of a conversation, with its folded parts."""
-    view = context.view
-    return Page(
-        conversation=context.id,
-        system=readable_prompt(view.system),
-        parts=tuple(_parts(context, view.slots)),
-        tokens=context.stats().current,
-        is_paged=is_paged or UNSET,
-    )
-
-
-def _parts(context: Context, slots: Sequence[Slot]) -> list[PagePart]:
+    view, folded = context.view, 0
     parts: list[PagePart] = []
-    folded = 0
-    for slot in slots:
+    for slot in view.slots:
         folded += bool(slot.edits)
+        standin = "summary" if slot.summary else "hidden"
         parts.append(
             PagePart(
                 handle=str(slot.span),
-                role=_role(slot),
+                role=standin if slot.standin else slot.message.role,
                 tokens=slot.tokens,
                 folded=folded if slot.edits else 0,
                 text=body_text(slot.message),
                 native=native_part(context, slot),
             )
         )
-    return parts
-
-
-def _role(slot: Slot) -> str:
-    """The role of a message; a stand-in is a summary, or a notice of hidden messages."""
-    if not slot.standin:
-        return slot.message.role
-    return "summary" if slot.summary else "hidden"
+    return Page(
+        conversation=context.id,
+        system=readable_prompt(view.system),
+        parts=tuple(parts),
+        tokens=context.stats().current,
+        is_paged=is_paged or UNSET,
+    )
 
 
 class Browsable(Result, frozen=True, kw_only=True):
@@ -338,7 +317,6 @@ class Browsable(Result, frozen=True, kw_only=True):
 
 def browsable(store: Store, context: Context, file: Path) -> Browsable:
     """Writes the conversation to a file for a browser."""
-    from refold.edges.displays.browser import MARK
     from refold.replay.page import write
 
     page = page_file(store, context)
@@ -347,12 +325,14 @@ def browsable(store: Store, context: Context, file: Path) -> Browsable:
 
 
 def page_file(store: Store, context: Context) -> str:
-    """The document, without secrets unless the settings leave them in exports. Of a very long log
-    the newest messages are in it."""
+    """The document, without secrets unless the settings leave them in exports; of a very long log,
+    only the newest messages."""
     view, stats = context.view, context.stats()
     pages = pages_of(store, context.id, last=view.head) if view.head else ()
     events = [event for page in pages for event in page]
-    shown, left_out = _newest(events)
+    messages = [event for event in events if event.kind == "message"]
+    native = ((slot.seq, native_part(context, slot)) for slot in view.slots)
+    by_seq = {seq: written(part) for seq, part in native if part is not UNSET}
     browsed = Browsed(
         conversation=context.id,
         title=stats.title,
@@ -361,22 +341,10 @@ def page_file(store: Store, context: Context) -> str:
         parts=window_parts(view, context.budget),
         sizes=tuple((one.seq, one.tokens) for one in sizes(context, stats.current)),
         batches=tuple(context.log.batches()),
-        items=timeline(shown, view, history_of(events), _written(context, view)),
-        left_out=left_out,
+        items=timeline(messages[-MESSAGES_MAX:], view, history_of(events), by_seq),
+        left_out=max(0, len(messages) - MESSAGES_MAX),
     )
     return browser_page(browsed, redactor(context.config.redact, "exports"))
-
-
-def _written(context: Context, view: View) -> dict[int, Written]:
-    """What providers wrote on this page, by the seq of its slot."""
-    found = ((slot.seq, native_part(context, slot)) for slot in view.slots)
-    return {seq: written(one) for seq, one in found if one is not UNSET}
-
-
-def _newest(events: list[Event]) -> tuple[list[Event], int]:
-    """The newest messages, and how many there are before them."""
-    messages = [event for event in events if event.kind == "message"]
-    return messages[-MESSAGES_MAX:], max(0, len(messages) - MESSAGES_MAX)
 
 
 def _facts(stats: Stats) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""`refold pin`, `refold hide` and `refold clear`: the page changed by hand.
+"""`refold pin`, `refold hide` and `refold clear`: manual changes of the page.
 
-Nothing is removed: each is written as edits that `undo` takes back, and pins by `pin --off`. Tool
-calls and their results go together. `clear` asks all the same, because an agent on an empty page no
-longer knows what it did, and offers a backup first; if that fails, the page stays.
+Nothing is removed: `undo` reverts the edits, `pin --off` the pins. Tool calls and their results go
+together. `clear` still asks first, because an agent with an empty page no longer knows what it did,
+and offers a backup; if that fails, the page stays.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def hide(
 
 
 class Hidden(Result, frozen=True, kw_only=True):
-    """`batch` is what can be reverted; `items` are the spans that went, each with its reason.
-    `hidden` counts messages, `summaries` hidden stand-ins."""
+    """`batch` can be reverted; `items` are the hidden spans, each with its reason. `hidden` counts
+    messages, `summaries` hidden stand-ins."""
 
     conversation: str
     batch: str
@@ -185,7 +185,7 @@ def clear(
 
 
 class Cleared(PageChange, frozen=True, kw_only=True):
-    """The slots that are left are pins and system messages."""
+    """The remaining slots are pins and system messages."""
 
     backup: str | UnsetType = UNSET
 
@@ -200,7 +200,7 @@ class Cleared(PageChange, frozen=True, kw_only=True):
 
 
 def _agreed(session: Session, context: Context, backup: str | None) -> str | None:
-    """Asks whether to clear, and for the backup to write if none is named."""
+    """Asks for confirmation, and offers a backup if none is named; returns its file."""
     messages = number(len(context.view.slots), "message")
     session.confirm(
         f"Take {messages} off the page of {context.id}?", yes=False, reason="clear asks first"
@@ -212,7 +212,7 @@ def _agreed(session: Session, context: Context, backup: str | None) -> str | Non
 
 
 def _free_name(id: str) -> str:
-    """A name that no file in the current folder has."""
+    """A file name that is unused in the current folder."""
     plain = re.sub(r"[^\w.-]", "_", id)[:100]
     names = (f"{plain}-backup{count or ''}.json" for count in range(BACKUPS_MAX))
     return next((name for name in names if not os.path.lexists(name)), f"{plain}.json")

@@ -1,9 +1,9 @@
-"""The proxy between agents and their providers: `proxy` serves it and reports what it saved, `run`
+"""The proxy between agents and their providers: `proxy` serves it and reports its savings, `run`
 starts an agent behind a proxy of its own.
 
-`run` tells the agent by variables of its process alone; if the proxy does not answer, the agent is
-started without them. The agent's exit status is ours, and the proxy logs to a file, because the
-terminal is the agent's. Neighbours: `edges.proxy` is the proxy, imported when it runs;
+`run` configures the agent only through environment variables; if the proxy does not answer, the
+agent is started without them. The agent's exit status becomes ours, and the proxy logs to a file,
+because the agent uses the terminal. Neighbours: `edges.proxy` is the proxy, imported when it runs;
 `edges.proxy.supervisor` starts agents.
 """
 
@@ -45,10 +45,7 @@ Native = Annotated[
         description="With --fold: let the provider write compactions, if it offers that; else fold."
     ),
 ]
-FoldWindow = Annotated[
-    int,
-    Meta(description="The model's window, in tokens.", ge=1_000),
-]
+FoldWindow = Annotated[int, Meta(description="The model's window, in tokens.", ge=1_000)]
 
 
 class ProxyServed(Result, frozen=True, kw_only=True):
@@ -78,17 +75,12 @@ class Reported(Result, frozen=True, kw_only=True):
             (
                 one.conversation,
                 cut(one_line(one.title), TITLE_CHARS),
-                *(
-                    f"{count:,}"
-                    for count in (
-                        one.calls,
-                        one.folded,
-                        one.input,
-                        one.sent,
-                        one.cached,
-                        one.saved,
-                    )
-                ),
+                f"{one.calls:,}",
+                f"{one.folded:,}",
+                f"{one.input:,}",
+                f"{one.sent:,}",
+                f"{one.cached:,}",
+                f"{one.saved:,}",
                 dollars(one.cost),
                 dollars(one.saved_cost),
             )
@@ -187,14 +179,15 @@ def _announce(screen: Screen, url: str, token: str) -> None:
 
 
 class Ran(Result, frozen=True, kw_only=True):
-    """An agent that has ended."""
+    """An agent that has ended. `kept` and `unkept` count calls; `why` is the reason for lost ones,
+    `frozen` counts restarts of an unresponsive proxy."""
 
     program: str
     store: str
-    kept: int  # calls
+    kept: int
     unkept: int
-    why: str = ""  # something was not kept
-    frozen: int = 0  # restarts of a proxy that no longer answered
+    why: str = ""
+    frozen: int = 0
 
     def show(self, screen: Screen) -> None:
         # In notes: the output is the agent's.
@@ -273,13 +266,13 @@ def run_agent_behind_proxy(
 
 @contextmanager
 def _log_file(session: Session) -> Iterator[IO[bytes] | int]:
-    """A file beside the store, if the store is on this disk."""
+    """The log file next to the store, if the store is on this disk; otherwise a null device."""
     path = session.target.derived_path(LOG_FILE)
     session.close()
     with ExitStack() as opened:
         log: IO[bytes] | int = subprocess.DEVNULL
         if path is not None:
-            with suppress(OSError):  # an agent is worth more than its proxy's log
+            with suppress(OSError):  # the agent runs even without a log
                 make_folder(os.path.dirname(path), durable=False)
                 log = opened.enter_context(
                     open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))

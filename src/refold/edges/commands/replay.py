@@ -54,10 +54,9 @@ ROWS_SHOWN = 20
 
 
 class Played(Struct, frozen=True, kw_only=True):
-    """One session, played. `position` is its place in the list, by which `@1` names it (0 if it
-    has none). `remark` says why the window is what it is; `messages` and `tokens` are what the list
-    says of the conversation, `taken_back` and `off_page` are those of `Said`. `best_other` is the
-    policy of `best_of_others`."""
+    """One replayed session. `position` is its place in the list, so that `@1` names the first (0 if
+    it has none). `remark` explains the window; `messages` and `tokens` are those of the list,
+    `taken_back` and `off_page` those of `Said`. `best_other` is the policy of `best_of_others`."""
 
     session: str
     position: int = 0
@@ -72,8 +71,8 @@ class Played(Struct, frozen=True, kw_only=True):
 
 
 class Replays(Result, frozen=True, kw_only=True):
-    """What became of each session, newest first. Why a session was `skipped`, or is `damaged` and
-    cannot be read, by its id. At most `limit` have a row of their own if all were asked for."""
+    """The replayed sessions, newest first, and the reasons why sessions were `skipped` or are
+    `damaged`, by id. In a replay of all sessions, at most `limit` have a row of their own."""
 
     sessions: list[Played]
     skipped: dict[str, str]
@@ -96,15 +95,15 @@ class Replays(Result, frozen=True, kw_only=True):
 
 
 def best_of_others(replayed: Replayed) -> str:
-    """Of the other policies that keep to the window, the one that kept most names; of equals, the
-    one with fewer faults, then the cheaper."""
+    """The best other policy that respects the window: the one that kept the most names, then the
+    one with the fewest faults, then the cheapest."""
+
+    def rank(outcome: Outcome) -> tuple[float, int, float]:
+        paid = outcome.sent if outcome.dollars is None else outcome.dollars
+        return -(outcome.kept or 0.0), outcome.faulty or 0, paid
+
     others = [one for one in replayed.outcomes if one.policy not in {OURS, *FREE}]
-    return min(others, key=_rank).policy
-
-
-def _rank(outcome: Outcome) -> tuple[float, int, float]:
-    paid = outcome.sent if outcome.dollars is None else outcome.dollars
-    return -(outcome.kept or 0.0), outcome.faulty or 0, paid
+    return min(others, key=rank).policy
 
 
 LOST_SHOWN, LINE_CHARS_MIN = 5, 20
@@ -153,7 +152,7 @@ def _show_lost(outcome: Outcome, screen: Screen) -> None:
 
 
 def counted(played: Played) -> str:
-    """The part of a session that is played, and how it is counted."""
+    """A description of the replayed part of a session."""
     return counted_words(
         played.replayed,
         played.messages,
@@ -186,7 +185,7 @@ def _show_all(replays: Replays, screen: Screen) -> None:
 
 
 def _show_rows(sessions: Sequence[Played], screen: Screen) -> None:
-    """A row for each session, whose title gives way so that the table fits."""
+    """Prints a row for each session, with its title cut to make the table fit."""
     rows = [_session_row(one) for one in sessions]
     others = [max(width(cell) for cell in column) for column in zip(ROW_HEADS, *rows, strict=True)]
     room = screen.columns - sum(others) + others[TITLE_AT] - GAP * (len(ROW_HEADS) - 1)
@@ -217,19 +216,19 @@ def _cost_and_kept(outcome: Outcome) -> str:
 
 
 def _money(dollars: float | None) -> str:
-    """Two digits tell nothing of a short session."""
+    """An amount; below a dollar with a third digit, for short sessions."""
     if dollars is None:
         return "n/a"
     return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.3f}"
 
 
 def _show_totals(sessions: list[Played], screen: Screen) -> None:
-    own = [one for one in sessions if _has_own(one)]
+    own = [one for one in sessions if any(each.policy == AGENT for each in one.replayed.outcomes)]
     without = AGENT if len(own) < len(sessions) else ""
     screen.line(("bold", f"{number(len(sessions), 'session')}, all turns together:"))
     screen.table(HEADS, _total_rows(sessions, without))
     if own and without:
-        # Sums over some of the sessions say nothing beside sums over all.
+        # Sums over some sessions are not comparable with sums over all.
         count = number(len(own), "session")
         screen.line(("bold", f"{count} of these, where the agent made compactions of its own:"))
         screen.table(HEADS, _total_rows(own))
@@ -239,15 +238,15 @@ def _show_totals(sessions: list[Played], screen: Screen) -> None:
     _show_windows(sessions, screen)
     outcomes = [one for each in sessions for one in each.replayed.outcomes]
     screen.line(("dim", faults_words(outcomes)))
-    unpriced = [one.session for one in sessions if not _is_priced(one)]
+    unpriced = sum(any(each.dollars is None for each in one.replayed.outcomes) for one in sessions)
     if unpriced:
-        count = number(len(unpriced), "session")
-        said = f"No prices are known for {count}, so the costs leave them out"
-        screen.line(("dim", f"{said}; --model NAME prices all of them alike."))
+        missing = f"No prices are known for {number(unpriced, 'session')}"
+        rest = "so the costs leave them out; --model NAME prices all of them alike."
+        screen.line(("dim", f"{missing}, {rest}"))
 
 
 def _show_windows(sessions: list[Played], screen: Screen) -> None:
-    """Why the windows are what they are, each reason once."""
+    """Prints the reasons for the windows, each once."""
     capped = (one.replayed for one in sessions if one.replayed.cap < one.replayed.window)
     reasons = [one.remark for one in sessions if one.remark] + [
         f"{cap_words(one)}, which is below the window" for one in capped
@@ -256,16 +255,8 @@ def _show_windows(sessions: list[Played], screen: Screen) -> None:
         screen.line(("dim", f"{number(count, 'session')}: {reason}"))
 
 
-def _is_priced(played: Played) -> bool:
-    return all(one.dollars is not None for one in played.replayed.outcomes)
-
-
-def _has_own(played: Played) -> bool:
-    return any(one.policy == AGENT for one in played.replayed.outcomes)
-
-
 def _total_rows(sessions: list[Played], without: str = "") -> list[tuple[str, ...]]:
-    """A row for each policy but one, over all these sessions."""
+    """A row for each policy except `without`, over all these sessions."""
     by_policy: dict[str, list[Outcome]] = {}
     for played in sessions:
         for outcome in played.replayed.outcomes:
@@ -294,7 +285,7 @@ def row(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
 
 
 WINDOW_MIN = 1_000
-SHARE = 0.4  # of a session that fits its model, so that there is something to compare
+SHARE = 0.4  # of a session that fits its model: without compactions, policies do not differ
 SESSION = Meta(
     description="A conversation of the store, or a file.",
     extra={"positional": True, "metavar": "SESSION"},
@@ -351,7 +342,7 @@ def replay_sessions(
 
 
 def _all_played(session: Session, window: int | None, model: str | None, limit: int) -> Replays:
-    """Every imported session; one that cannot be played does not keep the others from it."""
+    """Every imported session; a failure does not stop the others."""
     played: list[Played] = []
     skipped: dict[str, str] = {}
     damaged: dict[str, str] = {}
@@ -369,10 +360,15 @@ def _all_played(session: Session, window: int | None, model: str | None, limit: 
 
 
 def _found(session: Session, name: str) -> tuple[Store, str, str]:
-    """The conversation of that name, or the longest one of a file of that name, with a remark if
-    that has others."""
+    """The store and id of the named conversation, or of the longest one in the named file, with a
+    remark if the file has others."""
+    if Path(name).is_dir():
+        try:
+            return session.store, session.find(name), ""
+        except NotFound as error:
+            raise Invalid(f"{quoted(name)} is a folder", hint="name a file in it") from error
     if not Path(name).is_file():
-        return session.store, _stored(session, name), ""
+        return session.store, session.find(name), ""
     store = open_store("memory:")
     report = import_file(store, session.config, Path(name))
     if not report.sessions:
@@ -381,15 +377,6 @@ def _found(session: Session, name: str) -> tuple[Store, str, str]:
     others = len(report.sessions) - 1
     remark = f"the file has {number(others, 'session')} more: this is the longest" if others else ""
     return store, longest.conversation, remark
-
-
-def _stored(session: Session, name: str) -> str:
-    try:
-        return session.find(name)
-    except NotFound as error:
-        if Path(name).is_dir():
-            raise Invalid(f"{quoted(name)} is a folder", hint="name a file in it") from error
-        raise
 
 
 def _imported(store: Store) -> Iterator[tuple[int, str]]:
@@ -450,10 +437,14 @@ def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
 
 
 def window_of(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
-    """The window that is played, and why it is that one."""
+    """The window of the replay, and the reason for it."""
     size = tokens_of_all([message for message in messages if not message.get(SUMMARY)])
     info = model_info(model or None)
-    unknown = "" if info.known else _unknown_words(model)
+    unknown = ""
+    if not model:
+        unknown = "the session does not name its model"
+    elif not info.known:
+        unknown = f"no table knows the model {model}: its prices and its window are not known"
     if given is not None:
         return given, unknown if model else ""
     if info.known and info.window < size:
@@ -462,10 +453,3 @@ def window_of(messages: list[Message], model: str, given: int | None) -> tuple[i
     why = unknown or f"the session fits {model}"
     here = f"{SHARE:.0%} of the session" if share > WINDOW_MIN else f"the smallest, {WINDOW_MIN:,}"
     return share, f"{why}, so the window here is {here}; --window N changes that"
-
-
-def _unknown_words(model: str) -> str:
-    """Why there are no prices, and no window of the model's own."""
-    if not model:
-        return "the session does not name its model"
-    return f"no table knows the model {model}: its prices and its window are not known"

@@ -1,7 +1,7 @@
-"""`refold restore`, `refold checkpoint` and `refold fork`: back to a point, or on from it twice.
+"""`refold restore`, `refold checkpoint` and `refold fork`: back to a point, or a copy from there.
 
-A restore says what it switches off: messages, requests of the user, calls that stay billed, and
-files that tool calls changed since. Those stay as they are on disk unless `--files` puts them back;
+A restore reports its effects: messages and user requests switched off, calls that stay billed, and
+files changed since by tool calls. Files stay as they are on disk unless `--files` restores them;
 the difference is shown and confirmed first. Neighbour: `history` lists the points.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -20,28 +20,27 @@ from refold.edges.commands.command import (
     POINT_HELP,
     POSITIONAL,
     TEXT,
+    DryRun,
     Result,
     Screen,
+    Yes,
     check_checkpoint,
+    command,
     is_seq,
     point_seq,
     seq_of,
     short_line,
     show_undo,
 )
+from refold.edges.commands.history import Points, points_of
 from refold.edges.commands.page import MessageRow, message_rows, show_messages
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
-from refold.edges.commands.undo import confirm_changes, show_put_back
+from refold.edges.commands.undo import Files, confirm_changes, show_put_back
+from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.undo import FileChange
 from refold.tokens.models import dollars
-
-if TYPE_CHECKING:
-    from refold.engine.context import Context
-from refold.edges.commands.command import DryRun, Yes, command
-from refold.edges.commands.history import Points, points_of
-from refold.edges.commands.undo import Files
 
 FILES_SHOWN = 20
 _EPOCH = re.compile("[0-9]{10,15}")
@@ -107,7 +106,7 @@ def restore(
 
 
 class Billed(Struct, frozen=True, kw_only=True):
-    """What calls of the model cost; `cost` is None if the price of one is not known."""
+    """The usage of model calls; `cost` is None if any price is unknown."""
 
     calls: int
     input: int
@@ -116,10 +115,9 @@ class Billed(Struct, frozen=True, kw_only=True):
 
 
 class Restoration(Result, frozen=True, kw_only=True):
-    """What a restore to `seq` did, or would do: messages that leave the page and that come back
-    to it, requests of the user that are switched off, `files` changed since, calls billed
-    since. `changes` are the files that were put back, or would be; with `only_files` nothing
-    else was done."""
+    """The effects of a restore to `seq`, done or planned: messages that leave the page or come
+    back to it, user requests switched off, `files` changed and calls billed since. `changes` are
+    the restored files; with `only_files` nothing else changes."""
 
     conversation: str
     dry_run: bool
@@ -159,7 +157,7 @@ class Restoration(Result, frozen=True, kw_only=True):
 
 
 def _seq_at(context: Context, time: str) -> int:
-    """The seq of the last event until a time."""
+    """The seq of the last event at a time."""
     when = int(time) if _EPOCH.fullmatch(time.strip()) else time_of(time)
     return context.restore(when, dry_run=True).seq if when is not None else 0
 
@@ -210,7 +208,7 @@ def checkpoint(session: Session, *, name: Annotated[str, NAME] = "") -> Marked:
 
 
 class Marked(Result, frozen=True, kw_only=True):
-    """`moved_from` is where a checkpoint of this name was before; 0 if there was none."""
+    """`moved_from` is the former seq of a checkpoint with this name; 0 if there was none."""
 
     conversation: str
     name: str
@@ -256,7 +254,7 @@ def fork(
 
 
 class Forked(Result, frozen=True, kw_only=True):
-    """`conversation` is the new one; it left its `parent` at `parent_seq`."""
+    """`conversation` is the new one; it branches off its `parent` at `parent_seq`."""
 
     conversation: str
     parent: str

@@ -1,7 +1,7 @@
 """`refold search`: messages and artifacts of all conversations, or of one together with the memory.
 
-Notices about the index come with the result. Snippets are content: the screen shows them, so that
-none can steer the terminal. `--reindex` brings the index up to date, `--rebuild` makes it again.
+Notices about the index come with the result. Snippets are content: the screen escapes them, so that
+none can steer the terminal. `--reindex` updates the index, `--rebuild` makes it again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from refold.display import moment, number
-from refold.edges.commands.command import Limit, OnlyRole, Part, Result, Screen, command
+from refold.edges.commands.command import Limit, OnlyRole, Part, Result, Screen, command, more_line
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid
 from refold.memory.entry import MemoryEntry
@@ -91,7 +91,7 @@ def search(
         ids = [session.find(name) for name in names]
         hits = searcher.search(
             text,
-            limit=min(limit, LIMIT_MAX),
+            limit=min(limit, LIMIT_MAX - 1) + 1,
             newest=newest,
             role=role,
             conversations=ids or None,
@@ -100,7 +100,8 @@ def search(
             tool=tool,
             kind=kind,
         )
-        found = Found(query=text, hits=tuple(hits), notices=_notices(searcher))
+        shown, more = tuple(hits[:limit]), len(hits) > min(limit, LIMIT_MAX - 1)
+        found = Found(query=text, hits=shown, notices=_notices(searcher), more=more)
     if not here:
         return found
     from refold.edges.commands.memory import memory_of
@@ -116,15 +117,20 @@ class IndexNotice(Struct, frozen=True, kw_only=True):
 
 
 class Found(Result, frozen=True, kw_only=True):
+    """The best hits; `more` says whether there are others."""
+
     query: str
     hits: tuple[Hit, ...]
     notices: tuple[IndexNotice, ...]
+    more: bool = False
 
     def show(self, screen: Screen) -> None:
         for hit in self.hits:
             _show_hit(hit, screen)
         if not self.hits:
             screen.line("Nothing was found.")
+        if self.more:
+            screen.line(more_line(len(self.hits)))
         _show_notices(self.notices, screen)
 
 
@@ -153,17 +159,17 @@ def _searching(session: Session, *, full_text: bool) -> Iterator[Searcher]:
 
 
 def _notices(searcher: Searcher) -> tuple[IndexNotice, ...]:
-    """What the searcher has to say about its index."""
+    """The searcher's notices about its index."""
     return tuple(IndexNotice(name=name, reason=reason) for name, reason in searcher.said)
 
 
 def time_of(text: str | None) -> datetime | None:
-    """A time as people write it: a day, a day and a time, or how long ago."""
+    """A time as people write it: a day, a day and a time, or a period before now (`90m`, `7d`)."""
     if text is None:
         return None
-    ago = _time_ago(text)
+    ago = _AGO.fullmatch(text.strip())
     if ago is not None:
-        return ago
+        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError as error:
@@ -171,24 +177,16 @@ def time_of(text: str | None) -> datetime | None:
         raise Invalid(f"{text!r} is not a time", hint=hint) from error
 
 
-def _time_ago(text: str) -> datetime | None:
-    """The time that `90m` or `7d` ago was; None if the text is not of that form."""
-    found = _AGO.fullmatch(text.strip())
-    if found is None:
-        return None
-    return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
-
-
 def _show_notices(notices: tuple[IndexNotice, ...], screen: Screen) -> None:
-    """What a caller should know about the index, beside the result."""
+    """Prints notices about the index on standard error."""
     for notice in notices:
         screen.note(f"{notice.name}: {notice.reason}")
 
 
 def _show_hit(hit: Hit, screen: Screen) -> None:
-    place = f"{hit.artifact} line {hit.line}" if hit.artifact else hit.role or hit.kind
+    source = f"{hit.artifact} line {hit.line}" if hit.artifact else hit.role or hit.kind
     hidden = "hidden" if hit.hidden else ""
-    facts = [fact for fact in (place, hit.tool, moment(hit.at_ms), hidden) if fact]
+    facts = [fact for fact in (source, hit.tool, moment(hit.at_ms), hidden) if fact]
     screen.line(("bold", f"{hit.conversation}#{hit.seq}"), ("dim", "  " + "  ".join(facts)))
     screen.line("  ", *_snippet_parts(hit))
 
@@ -217,7 +215,7 @@ class Indexed(Result, frozen=True, kw_only=True):
 
 
 def _index(session: Session, *, rebuild: bool, full_text: bool, memory: bool) -> Result:
-    """Brings the index of the store, or of the memory, up to date."""
+    """Updates the index of the store or of the memory."""
     if memory:
         from refold.edges.commands.memory_transfer import reindex_memory
 

@@ -1,10 +1,10 @@
 """The team server: `serve` runs it, `login` keeps a token for one, `token` manages its tokens, and
 `allow` permits what a project's files name.
 
-A token's secret is shown once, when it is created; `login` keeps it in a file that only the user
-can read. Running `allow` is the user's consent to an address and a key, for this folder and these
-very values; `permit_writer` asks for the same consent at a terminal. Neighbours: `edges.server` is
-the server itself, imported when it runs; `settings.sources` remembers what is allowed.
+A token's secret is shown once, when it is created; `login` stores it in a file that only the user
+can read. `allow` records the user's consent to an address and a key, for this folder and these
+values only; `permit_writer` asks for the same consent at a terminal. Neighbours: `edges.server` is
+the server itself, imported when it runs; `settings.sources` remembers the consent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from refold.display import moment, visible
-from refold.edges.commands.command import Result, Screen, command
+from refold.edges.commands.command import Result, Screen, command, more_line
 from refold.edges.commands.session import Session
 from refold.edges.server.audit import Entry, entries_of
 from refold.edges.server.gate import (
@@ -49,7 +49,7 @@ Org = Annotated[str, Meta(description="The organization, such as acme.")]
 
 
 class Served(Result, frozen=True, kw_only=True):
-    """What could be served, and where; `stopped` if it was served until somebody stopped it."""
+    """The store and its address; `stopped` after serving, otherwise it was only a check."""
 
     url: str
     store: str
@@ -152,7 +152,7 @@ class LoggedIn(Result, frozen=True, kw_only=True):
 
 
 class LoggedOut(Result, frozen=True, kw_only=True):
-    """`was_known` says whether there was a token to forget."""
+    """`was_known` if there was a token to forget."""
 
     url: str
     was_known: bool
@@ -196,8 +196,8 @@ def login(
 
 
 class Allowed(Result, frozen=True, kw_only=True):
-    """What the files of a folder name, and whether that is allowed now. `url` is empty if they
-    name nothing."""
+    """The address and key named in the files of a folder, and whether they are allowed now. `url`
+    is empty if there are none."""
 
     folder: str
     url: str
@@ -245,8 +245,7 @@ def permit_writer(session: Session) -> None:
 
 
 class TokenAbout(Struct, frozen=True, kw_only=True):
-    """A token without anything that could be used for a call. `expires_ms` is 0 for a token that
-    never expires."""
+    """A token without its secret. `expires_ms` is 0 for a token that never expires."""
 
     id: str
     org: str
@@ -384,8 +383,11 @@ def revoke_token(
 
 
 class Audited(Result, frozen=True, kw_only=True):
+    """The newest entries, oldest first; `more` says whether there are older ones."""
+
     org: str
     entries: tuple[Entry, ...]
+    more: bool = False
 
     def show(self, screen: Screen) -> None:
         rows = [
@@ -406,6 +408,8 @@ class Audited(Result, frozen=True, kw_only=True):
             screen.table(heads, rows)
         else:
             screen.line(f"Nothing was read or erased in {self.org}.")
+        if self.more:
+            screen.line(more_line(len(self.entries)))
 
 
 @command(
@@ -423,4 +427,5 @@ def audit_tokens(
 ) -> Audited:
     name = org_checked(org)
     with _organizations(store) as orgs:
-        return Audited(org=name, entries=tuple(entries_of(orgs.own, name, limit=limit)))
+        entries = entries_of(orgs.own, name, limit=limit + 1)
+        return Audited(org=name, entries=tuple(entries[-limit:]), more=len(entries) > limit)

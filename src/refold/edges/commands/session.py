@@ -1,9 +1,7 @@
-"""What a command is given besides its arguments: a store, a conversation, the settings and a
-screen.
+"""The environment of a command: a store, a conversation, the settings and a screen.
 
-The store is opened when it is first used and closed with the session, so a result may still be
-read from it until then. Reading commands never write, not even a bookmark: their store is opened
-for reading.
+The store is opened when it is first used and closed with the session, so a result can be read from
+it until then. Reading commands never write, not even a bookmark: their store is opened read-only.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 
 if TYPE_CHECKING:
     from refold.config import Config
-    from refold.core.model import Conversation
     from refold.engine.context import Context
     from refold.stores.protocol import Store
     from refold.writer.asker import Writer
@@ -32,10 +29,9 @@ TITLE_CHARS = 60
 
 
 class Session:
-    """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
-    may be named by its id, or as `@1` for the newest. `screen` is None where nobody is watching.
-    With `read_only`, stores refuse every write; with `derives`, those do that may only be read.
-    `holding` is for a program that has its
+    """One use of the commands. A `conversation` may be named by its id, or as `@1` for the newest.
+    `screen` is None if nobody is watching. With `read_only`, stores refuse every write; with
+    `derives`, only stores without write permission do. `holding` is for a program that has its
     conversation open, such as a chat."""
 
     def __init__(
@@ -52,8 +48,8 @@ class Session:
         self._read_only, self._derives = read_only, derives
         self.screen, self.stdin = screen, stdin
         self._stores: list[Store] = []
-        self._found: dict[str, str] = {}  # ids, by what was typed for them
-        self._untold: list[str] = []
+        self._found: dict[str, str] = {}  # ids by typed name
+        self._unprinted: list[str] = []
         self._held: Context | None = None
         self.has_writer = False
 
@@ -67,12 +63,12 @@ class Session:
         stdin: BinaryIO | None = None,
         has_writer: bool = False,
     ) -> Session:
-        """A session about a conversation that is open already, and stays open: commands work on
-        the caller's own context and store. `has_writer` says that the context was given one.
-        Close the session after each command."""
+        """A session on an open conversation, which stays open: commands use the caller's context
+        and store. `has_writer` if the context has a writer. Close the session after each
+        command."""
         session = cls(conversation=context.id, screen=screen, stdin=stdin)
         session._held, session.has_writer = context, has_writer
-        # A cached property: from here on, these are the stores of the session.
+        # Assigning to a cached property replaces its value.
         session.store = session.target = store
         session.config = context.config
         return session
@@ -81,21 +77,21 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        """The store asked for, which must exist, or the project's, which may not exist yet."""
+        """The named store, which must exist, or the project's, which may not exist yet."""
         if self.store_url or os.environ.get("REFOLD_STORE"):
             return _check_there(self.target)
         return self.target
 
     @cached_property
     def target(self) -> Store:
-        """The same for a command that writes: the store need not be there."""
+        """The store for a command that writes; it need not exist."""
         from refold.settings.sources import default_store
 
         return self.open_store(self.store_url or default_store(), creates=True)
 
     def open_store(self, url: str, *, creates: bool = False) -> Store:
-        """Another store, which must be there unless the command creates it; it is closed with the
-        session."""
+        """Opens another store, which must exist unless the command creates it. The session closes
+        it."""
         from refold.stores import is_writable, open_store
 
         read_only = self._read_only or (self._derives and not is_writable(url))
@@ -104,18 +100,15 @@ class Session:
         return store if creates else _check_there(store)
 
     def close(self) -> None:
-        """Closes every store that was opened, and says what it had to move aside."""
+        """Closes all opened stores, and reports incomplete writes that they moved aside."""
         while self._stores:
             store = self._stores.pop()
-            self._tell_recovered(store)
+            for one in store.recovered:
+                size = number(one.size_bytes, "byte")
+                if self.screen is not None:
+                    what = f"{one.conversation}: {size} half written"
+                    self.screen.note(f"{what}, moved to {one.file}")
             store.close()
-
-    def _tell_recovered(self, store: Store) -> None:
-        if self.screen is None:
-            return
-        for one in store.recovered:
-            what = f"{one.conversation}: {number(one.size_bytes, 'byte')} half written"
-            self.screen.note(f"{what}, moved to {one.file}")
 
     def __enter__(self) -> Session:
         return self
@@ -132,30 +125,30 @@ class Session:
 
     @property
     def is_named(self) -> bool:
-        """Whether a conversation is asked for."""
+        """Whether a conversation is named."""
         return self._name is not None
 
     @property
     def conversation(self) -> str:
-        """The id of the conversation asked for."""
+        """The id of the named conversation."""
         if self._name is None:
             raise Invalid("no conversation is named", hint="refold list shows their ids")
         return self.find(self._name)
 
     def check_conversation(self) -> None:
-        """NotFound if the conversation asked for does not exist: before other work is begun."""
+        """Raises NotFound if the named conversation does not exist."""
         self.store.conversation(self.conversation)
 
     def find(self, name: str) -> str:
-        """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
-        it. It is looked for once: what a command writes makes another the newest. NotFound, with
-        the store that was looked at, if there is none."""
+        """The id for a name: an id, `@1` for the newest conversation, `@2` for the one before it.
+        A name is looked up once, because a write changes which conversation is the newest.
+        NotFound, with the store's URL, if there is none."""
         if name not in self._found:
-            self._found[name] = self._looked_up(name)
+            self._found[name] = self._look_up(name)
         return self._found[name]
 
-    def _looked_up(self, name: str) -> str:
-        from refold.conversations.listing import id_of
+    def _look_up(self, name: str) -> str:
+        from refold.conversations.listing import id_of, meta_of, title_of
 
         id = id_of(self.store, name)
         try:
@@ -163,17 +156,19 @@ class Session:
         except NotFound as error:
             raise NotFound(f"{error.message} in {self.store.url}", hint=error.hint) from error
         except Corrupt:
-            # What can be done about it is the command's business.
+            # The command decides how to handle damage.
             return id
         if name != id and self.screen is not None and not (self._read_only or self._derives):
-            self._untold.append(f"Conversation {id} ({name}): {_title(self.store, about)}")
+            title = title_of(self.store, id, meta_of(self.store, about).title or "")
+            shown = cut(one_line(title), TITLE_CHARS)
+            self._unprinted.append(f"Conversation {id} ({name}): {shown}")
         return id
 
     def tell_found(self) -> None:
-        """Prints the conversations behind `@1` and names, before anything else about them; commands
-        that only read show them anyway."""
-        while self._untold and self.screen is not None:
-            self.screen.line(self._untold.pop(0))
+        """Prints which conversations `@1` and names refer to; commands that only read show them
+        anyway."""
+        while self._unprinted and self.screen is not None:
+            self.screen.line(self._unprinted.pop(0))
 
     @contextmanager
     def context(
@@ -183,8 +178,8 @@ class Session:
         writer: Writer | None = None,
         writes: bool = False,
     ) -> Iterator[Context]:
-        """The conversation asked for, held open; NotFound if it does not exist. What a command
-        `writes` is kept like an agent's."""
+        """The open conversation; NotFound if it does not exist. With `writes`, the context is
+        closed as an agent's is."""
         if self._held is not None and window is None and writer is None:
             yield self._held
             return
@@ -206,8 +201,8 @@ class Session:
 
     @property
     def config_beside(self) -> Config:
-        """The settings for the conversation asked for: with the limits of the proxy that keeps it,
-        if one does."""
+        """The settings for the conversation, with the limits of the proxy that records it, if
+        any."""
         if self._held is not None:
             return self.config
         from refold.conversations.listing import meta_of
@@ -219,29 +214,28 @@ class Session:
     # --- the person at the screen ---
 
     def progress(self, doing: str) -> AbstractContextManager[Progress | None]:
-        """What shows progress while a block runs: `show(what, done, total)`; None where nobody
-        is watching."""
+        """A function that shows progress: `show(what, done, total)`; None if nobody is watching."""
         return nullcontext() if self.screen is None else self.screen.progress(doing)
 
     @contextmanager
     def followed(self, doing: str, conversation: str | None = None) -> Iterator[Store]:
-        """The store, to be read while progress is shown: of one conversation, or of all."""
+        """The store, with progress shown as one conversation or all are read."""
         with self.progress(doing) as progress:
             if progress is None:
                 yield self.store
                 return
             from refold.stores import with_progress
 
-            total = self._events(conversation)
+            total = self._event_count(conversation)
 
-            def tell(id: str, done: int) -> None:
+            def listen(id: str, done: int) -> None:
                 progress(f"{doing} {id}", min(done, total), total)
 
-            yield with_progress(self.store, tell)
+            yield with_progress(self.store, listen)
 
-    def _events(self, conversation: str | None) -> int:
-        """How many events there are, of one conversation or of all; 0 where that cannot be read,
-        which is then for the work itself to say."""
+    def _event_count(self, conversation: str | None) -> int:
+        """The number of events of one conversation or of all; 0 if unreadable, which the command
+        itself will report."""
         from refold.log.trace import conversations
 
         try:
@@ -251,7 +245,7 @@ class Session:
         return sum(one.head for one in about)
 
     def confirm(self, question: str, yes: bool, reason: str = FOR_GOOD) -> None:
-        """Asks before something is taken away; Invalid, for that reason, where nobody can be
+        """Asks before something is removed; raises Invalid with the reason if nobody can be
         asked."""
         if yes:
             return
@@ -262,27 +256,20 @@ class Session:
         self.screen.confirm(question, reason)
 
     def ask(self, question: str) -> bool:
-        """The answer of the person at the screen; no without one."""
+        """The answer of the person at the screen; no if there is nobody."""
         if self.screen is None or not self.screen.can_ask:
             return False
         self.tell_found()
         return self.screen.ask(question)
 
     def secret(self, question: str) -> str:
-        """A secret that is typed at the terminal and not shown, or the first line of standard
-        input in a pipe."""
+        """A secret typed at the terminal without echo, or the first line of standard input."""
         typed = None if self.screen is None else self.screen.secret(question)
         if typed is None and self.stdin is not None:
             typed = self.stdin.readline(SECRET_BYTES_MAX).decode("utf-8", "replace")
         if not typed or not typed.strip():
             raise Invalid("no secret was given", hint="type it, or pipe it to standard input")
         return typed.strip()
-
-
-def _title(store: Store, about: Conversation) -> str:
-    from refold.conversations.listing import meta_of, title_of
-
-    return cut(one_line(title_of(store, about.id, meta_of(store, about).title or "")), TITLE_CHARS)
 
 
 def _check_there(store: Store) -> Store:

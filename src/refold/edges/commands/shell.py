@@ -1,7 +1,7 @@
 """`refold help`, `/help` and `refold completion`: how a person finds and types commands.
 
-The shell completes by running refold with `REFOLD_COMPLETE` set and the words up to the cursor; it
-gets one candidate in a line, with its meaning after a tab. Where there is none it completes files
+To complete a word, the shell runs refold with `REFOLD_COMPLETE` set and the words up to the cursor;
+it gets one candidate per line, with its meaning after a tab. Without candidates it completes files
 itself. Neighbours: `candidates` finds the candidates, `edges/cli/app` shows the same overview.
 """
 
@@ -29,7 +29,7 @@ from refold.edges.commands.line import as_lines, resolved, shell_only, table
 from refold.edges.commands.session import Session
 from refold.errors import NotFound
 
-CONTEXT = "context"  # the prefix of the designs' words
+CONTEXT = "context"  # the prefix of most aliases
 NAME = Meta(
     description="A command or a group, such as memory or agents; by default all.",
     extra={"positional": True, "takes_rest": True, "completes": "command"},
@@ -41,8 +41,8 @@ def help_(session: Session, *, command: Annotated[str, NAME] = "") -> Topics | E
     name = command.removeprefix("/")
     is_shell = session.screen is None or session.screen.is_shell
     known = COMMANDS if is_shell else table()
-    if name and not is_shell and (elsewhere := shell_only(name.split())):
-        raise elsewhere
+    if name and not is_shell and (refusal := shell_only(name.split())):
+        raise refusal
     if name in ALIASES and name not in PREFIXES:
         alias = ALIASES[name]
         words = " ".join((alias.command, *alias.preset))
@@ -51,13 +51,13 @@ def help_(session: Session, *, command: Annotated[str, NAME] = "") -> Topics | E
         return explained(load(name), known)
     if not name or name in PREFIXES or name in GROUPS:
         return Topics(group=name, commands=topics(name, known))
-    resolved(name.split(), is_shell=is_shell)  # raises for a name that moved
+    resolved(name.split(), is_shell=is_shell)  # raises for a former name
     names = [*known, *ALIASES, *GROUPS]
     raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, names))
 
 
 class Taken(Struct, frozen=True, kw_only=True):
-    """One thing that a command takes, as a usage line names it, and what it means."""
+    """One parameter of a command: its form in a usage line, and its help."""
 
     usage: str
     help: str
@@ -72,7 +72,7 @@ class Topic(Struct, frozen=True, kw_only=True):
 
 
 class Topics(Result, frozen=True, kw_only=True):
-    """The commands of a group; all of them where `group` is empty."""
+    """The commands of a group; all of them if `group` is empty."""
 
     group: str
     commands: tuple[Topic, ...]
@@ -93,8 +93,8 @@ class Topics(Result, frozen=True, kw_only=True):
 
 
 class Explained(Result, frozen=True, kw_only=True):
-    """One command and its arguments; `on` is what it works on. `inside` are the commands whose
-    names begin with its own. `alias` is the command, with options, that this is another name of."""
+    """One command and its arguments; `on` is its subject. `inside` are the commands whose names
+    begin with its own. `alias` is the command line that an alias is short for."""
 
     name: str
     summary: str
@@ -119,8 +119,8 @@ class Explained(Result, frozen=True, kw_only=True):
 
 
 def overview(known: Mapping[str, Entry], slash: str = "") -> dict[str, str]:
-    """The commands of each group but the daily ones, by the group's heading: `redo, history, ...,
-    memory list, add, search`."""
+    """The commands of each group except the daily ones, by heading: `redo, history, ..., memory
+    list, add, search`."""
     lines: dict[str, str] = {}
     for group, heading in GROUPS.items():
         names = [name for name, entry in known.items() if entry.group == group]
@@ -136,8 +136,8 @@ def overview(known: Mapping[str, Entry], slash: str = "") -> dict[str, str]:
 
 
 def topics(group: str = "", known: Mapping[str, Entry] = COMMANDS) -> tuple[Topic, ...]:
-    """The known commands of a group of the help, or those whose names begin with this word;
-    without a group, all first words."""
+    """The known commands of a group of the help, or with this prefix; without a group, all first
+    words."""
     if group == CONTEXT:
         forms = [one for one in ALIASES if f"{one} ".startswith(f"{group} ")]
         return tuple(Topic(name=name, summary=ALIASES[name].summary) for name in forms)
@@ -158,15 +158,15 @@ def _topic(name: str) -> Topic:
 
 
 def explained(command: Taking, known: Mapping[str, Entry] = COMMANDS) -> Explained:
-    """What a command does and takes; of its group, what is known here."""
-    taken = parameters_of(command)
+    """The help of a command, with the known commands of its group."""
+    parameters = parameters_of(command)
     return Explained(
         name=command.name,
         summary=command.summary,
         details=command.details,
         on=command.on,
-        arguments=tuple(_taken(one) for one in taken if not one.option),
-        options=tuple(_taken(one) for one in taken if one.option),
+        arguments=tuple(_taken(one) for one in parameters if not one.option),
+        options=tuple(_taken(one) for one in parameters if one.option),
         inside=topics(command.name, known) if command.name in PREFIXES else (),
     )
 

@@ -1,20 +1,21 @@
 """`refold show`: the page, the log, one message, and the originals of a handle.
 
 A slot is a heading (`#41 tool, 1,204 tokens`, and its edits) and the message's text, indented. The
-log is read while it is shown, never held whole. The other forms are modules of their own, imported
-when asked for: `page`, `overview`, `why` and `follow`.
+log is read while it is shown, never all at once. The other forms are modules of their own, imported
+on demand: `page`, `overview`, `why` and `follow`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
-from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
+from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span
 from refold.core.shortened import ERASED
 from refold.dialects.wire import readable_prompt
 from refold.edges.commands.command import (
@@ -38,12 +39,13 @@ from refold.edges.commands.page import (
     body_bytes,
     body_of,
     event_row,
+    event_summary,
+    message_row,
     native_part,
     show_native_part,
     state_of,
     whole_slots,
 )
-from refold.edges.commands.page import summary as event_summary
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
@@ -52,7 +54,7 @@ from refold.log.unfold import body_text
 from refold.stores.protocol import Store
 
 BRIEF_CHARS = 100
-TEXT_CHARS, LINE_CHARS = 300, 100
+LINE_CHARS = 100
 HELP = "refold show --help"
 FORMS = ("all", "page", "list", "summary", "follow", "html")
 STYLES = {"hidden": "dim", "shortened": "yellow"}
@@ -169,7 +171,7 @@ def _followed(session: Session, last: int | None, seconds: float | None) -> Resu
 
 
 class Originals(Result, frozen=True, kw_only=True):
-    """`level` is what `text` is of the original; `asked` the one that was wanted."""
+    """`level` is the level of `text`, `asked` the requested one."""
 
     conversation: str
     handle: str
@@ -215,15 +217,15 @@ def _original(context: Context, what: str, level: Level, lines: str | None) -> O
 
 
 def _event_at(context: Context, seq: int) -> Event | None:
-    events = context.log.events(after=seq - 1, limit=1)
-    return events[0] if events and events[0].seq == seq else None
+    event = next(context.log.events(after=seq - 1, limit=1), None)
+    return event if event and event.seq == seq else None
 
 
 # --- the page ---
 
 
 class EditRow(Struct, frozen=True, kw_only=True):
-    """An edit on a slot, and what it did in words; `block` is -1 if it took the whole slot."""
+    """An edit on a slot, with a description; `block` is -1 if it covers the entire slot."""
 
     seq: int
     block: int
@@ -231,7 +233,7 @@ class EditRow(Struct, frozen=True, kw_only=True):
 
 
 class SlotRow(Struct, frozen=True, kw_only=True):
-    """One slot of the page; `last` is not `seq` where it stands for a span. `native` is its
+    """One slot of the page; a stand-in covers the span from `seq` to `last`. `native` is the
     provider's own compaction."""
 
     seq: int
@@ -308,18 +310,14 @@ def _edit_row(context: Context, edit: Applied) -> EditRow:
 
 
 def _show_part(name: str, value: Any, tokens: int, screen: Screen, *, is_brief: bool) -> None:
-    """The system prompt or the tools, if there are any."""
-    if value:
-        screen.line(("cyan", name), f", {number(tokens, 'token')}")
-        _show_text(_as_text(value), screen, is_brief=is_brief)
-
-
-def _as_text(value: Any) -> str:
-    """A system prompt or a list of tools for reading."""
-    if isinstance(value, str):
-        return value
-    encoded = msgspec.json.encode(value)
-    return msgspec.json.format(encoded, indent=2).decode("utf-8", "replace")
+    """Prints the system prompt or the tools, if there are any."""
+    if not value:
+        return
+    screen.line(("cyan", name), f", {number(tokens, 'token')}")
+    if not isinstance(value, str):
+        encoded = msgspec.json.encode(value)
+        value = msgspec.json.format(encoded, indent=2).decode("utf-8", "replace")
+    _show_text(value, screen, is_brief=is_brief)
 
 
 def _show_slot(slot: SlotRow, screen: Screen, *, is_brief: bool) -> None:
@@ -360,18 +358,13 @@ class WholeLog(Result, frozen=True, kw_only=True):
 
 def _whole_log(store: Store, context: Context, brief: Brief) -> WholeLog:
     view = context.view
-    pages = pages_of(store, context.id, last=view.head)
-    return WholeLog(
-        conversation=context.id, head=view.head, brief=brief, events=_log_rows(pages, view)
+    pages, slots = pages_of(store, context.id, last=view.head), whole_slots(view)
+    rows = (
+        event_row(event, state_of(event.seq, slots) if event.kind == "message" else "")
+        for page in pages
+        for event in page
     )
-
-
-def _log_rows(pages: Iterable[list[Event]], view: View) -> Iterator[EventRow]:
-    """A row for every event, with how the page has it."""
-    slots = whole_slots(view)
-    for events in pages:
-        for event in events:
-            yield event_row(event, state_of(event, slots))
+    return WholeLog(conversation=context.id, head=view.head, brief=brief, events=rows)
 
 
 def _show_log_row(row: EventRow, screen: Screen, *, is_brief: bool) -> None:
@@ -392,7 +385,7 @@ def _show_log_row(row: EventRow, screen: Screen, *, is_brief: bool) -> None:
 
 
 class MessageLine(Struct, frozen=True, kw_only=True):
-    """One message; `role` is empty if it was erased, `text` is how it begins."""
+    """One message; `role` is empty if it was erased, `text` is its beginning."""
 
     seq: int
     role: str
@@ -414,24 +407,11 @@ class Messages(Result, frozen=True, kw_only=True):
 
 def _messages(store: Store, context: Context, role: Role | None) -> Messages:
     view = context.view
-    pages = pages_of(store, context.id, last=view.head)
+    pages, slots = pages_of(store, context.id, last=view.head), whole_slots(view)
     events = (event for page in pages for event in page if event.kind == "message")
-    return Messages(conversation=context.id, messages=_listed(events, view, role))
-
-
-def _listed(events: Iterator[Event], view: View, role: Role | None) -> Iterator[MessageLine]:
-    slots = whole_slots(view)
-    for event in events:
-        row = event_row(event)
-        body = body_of(row)
-        said, text = "", ERASED
-        if isinstance(body, Message):
-            said, text = body.role, body_text(body)
-        if role in (None, said):
-            yield MessageLine(
-                seq=event.seq,
-                role=said,
-                tokens=event.tokens,
-                shown=state_of(event, slots),
-                text=text[:TEXT_CHARS],
-            )
+    lines = (
+        MessageLine(**asdict(row), shown=state_of(row.seq, slots))
+        for row in map(message_row, events)
+        if role in (None, row.role)
+    )
+    return Messages(conversation=context.id, messages=lines)

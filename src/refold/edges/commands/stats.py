@@ -66,7 +66,21 @@ def stats(
         if tools:
             return _tools(context)
         if line or format is not None:
-            return _status(context, format or "usage")
+            figures = context.stats()
+            return Status(
+                conversation=figures.conversation,
+                model=figures.model,
+                current=figures.current,
+                window=figures.window,
+                percent=figures.percent,
+                level=figures.level,
+                messages=figures.messages,
+                active=figures.active,
+                summaries=figures.summaries,
+                oldest_age_ms=figures.oldest_age_ms,
+                parts=page_parts(context.view, context.budget),
+                form=format or "usage",
+            )
         figures = context.stats()
         listed = [one.artifact for one in context.artifacts.list() if not one.cleaned_ms]
         stored = {one.id: one.type for one in listed if not is_in_log(one)}
@@ -77,8 +91,8 @@ def stats(
 
 
 class Figures(Result, frozen=True, kw_only=True):
-    """`Stats` in plain values, with the share of messages that are on the page (`ratio`) and the
-    number of artifacts of each type. The same content kept again is the same artifact."""
+    """`Stats` in plain values, with the share of messages on the page (`ratio`) and the number of
+    artifacts of each type. The same content stored twice is one artifact."""
 
     conversation: str
     title: str
@@ -109,7 +123,8 @@ class Figures(Result, frozen=True, kw_only=True):
     artifact_types: dict[str, int]
 
     def show(self, screen: Screen) -> None:
-        billed = self.billed
+        billed, types = self.billed, self.artifact_types
+        messages, hidden = counted(Tally(self.by_role)), self.messages - self.active
         # Cut, not rounded: 80.0% is never shown before the warning.
         percent = self.current * 1000 // self.window / 10
         used = f"{self.current:,} / {self.window:,} ({percent:.1f}%), {self.level}"
@@ -122,8 +137,8 @@ class Figures(Result, frozen=True, kw_only=True):
                 ("Conversation", self.conversation),
                 ("Title", self.title),
                 ("Model", self.model or "unknown"),
-                ("Messages", _messages(self)),
-                ("Artifacts", _artifacts(self)),
+                ("Messages", f"{messages}, {hidden:,} off the page" if hidden else messages),
+                ("Artifacts", counted(Tally({plural(name, n): n for name, n in types.items()}))),
                 ("Tokens", used),
                 ("Made of", parts),
                 ("Compacts at", f"{self.compact_at:,}, warns at {self.warn_at:,}"),
@@ -134,19 +149,6 @@ class Figures(Result, frozen=True, kw_only=True):
                 ("Updated", moment(self.updated_ms)),
             ]
         )
-
-
-def _messages(figures: Figures) -> str:
-    """`16 (5 user, 6 assistant, 5 tool), 4 off the page`."""
-    shown = counted(Tally(figures.by_role))
-    hidden = figures.messages - figures.active
-    return f"{shown}, {hidden:,} off the page" if hidden else shown
-
-
-def _artifacts(figures: Figures) -> str:
-    """`3 (2 files, 1 command output)`."""
-    types = figures.artifact_types
-    return counted(Tally({plural(name, count): count for name, count in types.items()}))
 
 
 class Status(Result, frozen=True, kw_only=True):
@@ -177,24 +179,6 @@ class Status(Result, frozen=True, kw_only=True):
             screen.line(("yellow", advice(self.current, self.window, compact)))
 
 
-def _status(context: Context, form: Form) -> Status:
-    stats = context.stats()
-    return Status(
-        conversation=stats.conversation,
-        model=stats.model,
-        current=stats.current,
-        window=stats.window,
-        percent=stats.percent,
-        level=stats.level,
-        messages=stats.messages,
-        active=stats.active,
-        summaries=stats.summaries,
-        oldest_age_ms=stats.oldest_age_ms,
-        parts=page_parts(context.view, context.budget),
-        form=form,
-    )
-
-
 def _status_lines(status: Status, columns: int) -> list[str]:
     match status.form:
         case "box":
@@ -211,7 +195,7 @@ def _status_lines(status: Status, columns: int) -> list[str]:
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """One tool; `tokens` is its share of what all of them cost."""
+    """One tool; `tokens` is its share of the tokens of all tools."""
 
     name: str
     description: str
@@ -241,12 +225,12 @@ def _tools(context: Context) -> Tools:
     view = context.view
     listed = view.tools or []
     sizes = [len(msgspec.json.encode(tool)) for tool in listed]
-    whole = sum(sizes) or 1
+    total = sum(sizes) or 1
     tools = tuple(
         Tool(
             name=_field(tool, "name"),
             description=_field(tool, "description"),
-            tokens=view.tools_tokens * size // whole,
+            tokens=view.tools_tokens * size // total,
         )
         for tool, size in zip(listed, sizes, strict=True)
     )
@@ -254,26 +238,26 @@ def _tools(context: Context) -> Tools:
 
 
 def _field(tool: Any, name: str) -> str:
-    """A field of a tool, in the shape of whichever provider: a function may lie one level down.
-    A server-side tool has a type instead of a name."""
+    """A field of a tool of any provider: some nest it in `function`. A server-side tool has a type
+    instead of a name."""
     if not isinstance(tool, Mapping):
         return ""
     inner = tool.get("function")
-    found = inner if isinstance(inner, Mapping) else tool
-    value = found.get(name) or (tool.get("type") if name == "name" else "")
+    fields = inner if isinstance(inner, Mapping) else tool
+    value = fields.get(name) or (tool.get("type") if name == "name" else "")
     return value if isinstance(value, str) else ""
 
 
-BREAK_TOKENS_MIN = 1_024  # providers cache nothing that is shorter
+BREAK_TOKENS_MIN = 1_024  # providers do not cache shorter prefixes
 BREAK_SHARE_MIN = 0.1
 EXPIRES_S = 300
 BREAKS_SHOWN = 10
-TELLING = ("usage", "edit", "revert", "restore", "meta")  # kinds of events: others are not decoded
+DECODED_KINDS = ("usage", "edit", "revert", "restore", "meta")  # other events explain no break
 
 
 class Break(Struct, frozen=True, kw_only=True):
-    """A call that missed the cache: the seq of its report, the tokens read again, their price above
-    the cache's (None if unknown), and the reason."""
+    """A call that missed the cache: the seq of its report, the tokens read again, their price in
+    excess of the cache's (None if unknown), and the reason."""
 
     seq: int
     tokens: int
@@ -282,7 +266,7 @@ class Break(Struct, frozen=True, kw_only=True):
 
 
 class ModelBill(Struct, frozen=True, kw_only=True):
-    """What the calls of one model were billed; `cost` is None if its prices are not known."""
+    """The billed usage of one model; `cost` is None if its prices are unknown."""
 
     model: str
     calls: int
@@ -294,7 +278,7 @@ class ModelBill(Struct, frozen=True, kw_only=True):
 
 
 class Bill(Result, frozen=True, kw_only=True):
-    """`broken` is what the breaks cost, out of `cost`: each None where a price is not known."""
+    """`broken` is the part of `cost` due to breaks; both are None if a price is unknown."""
 
     conversation: str
     models: tuple[ModelBill, ...]
@@ -321,7 +305,7 @@ class Bill(Result, frozen=True, kw_only=True):
 
 
 class _Call(Struct, frozen=True, kw_only=True):
-    """One report, and what happened since the one before it."""
+    """One usage report, and the change since the previous one."""
 
     seq: int
     at_ms: int
@@ -330,15 +314,14 @@ class _Call(Struct, frozen=True, kw_only=True):
 
 
 def bill(session: Session) -> Bill:
-    """What the calls of the conversation were billed, model by model, and their breaks."""
-    known = session.store.conversation(session.conversation)
-    id, pages = known.id, pages_of(session.store, known.id, last=known.head)
-    events = (event for page in pages for event in page)
-    calls = list(_calls(events))
+    """The bill of the conversation by model, and the breaks of the cached prefix."""
+    about = session.store.conversation(session.conversation)
+    pages = pages_of(session.store, about.id, last=about.head)
+    calls = list(_calls(event for page in pages for event in page))
     models = tuple(_models(calls))
     breaks = tuple(_breaks(calls)) if any(one.usage.cache_read for one in calls) else ()
     return Bill(
-        conversation=id,
+        conversation=about.id,
         models=models,
         breaks=breaks,
         cost=_sum(one.cost for one in models),
@@ -347,20 +330,20 @@ def bill(session: Session) -> Bill:
 
 
 def _sum(costs: Iterable[float | None]) -> float | None:
-    """The sum, unless one of them is not known."""
+    """The sum, or None if any cost is unknown."""
     known = list(costs)
     return None if None in known else sum(cost for cost in known if cost is not None)
 
 
 def _calls(events: Iterable[Event]) -> Iterator[_Call]:
-    """Every call; one whose report names no model was made with the conversation's. What was
-    billed later for a response is a part of its call. A change that came while the model answered
-    is one of the call after it."""
+    """Every call. A report without a model gets the conversation's. A later report about the same
+    response is added to its call. A change made while the model answered belongs to the next
+    call."""
     calls: dict[str | int, _Call] = {}
     changes: list[tuple[int, str]] = []
     model = ""
     for event in events:
-        body = decode(event) if event.kind in TELLING else None
+        body = decode(event) if event.kind in DECODED_KINDS else None
         if isinstance(body, ModelMeta) and body.model:
             model = body.model
         if isinstance(body, Usage):
@@ -379,7 +362,7 @@ def _calls(events: Iterable[Event]) -> Iterator[_Call]:
 
 
 def _change(event: Event, body: object) -> str:
-    """What an event did to the beginning of the page; empty if nothing."""
+    """The change that an event made to the beginning of the page; empty if none."""
     match body:
         case Replace() | Hide() | Summarize():
             return f"compaction by {short_line(event.by, 40)} (#{event.seq})"
@@ -424,7 +407,7 @@ def _breaks(calls: list[_Call]) -> Iterator[Break]:
 
 
 def _extra(usage: Usage, tokens: int) -> float | None:
-    """The price of tokens above the cache's."""
+    """The price of tokens in excess of the cache's price."""
     prices = model_info(usage.model).prices
     if prices is None:
         return None

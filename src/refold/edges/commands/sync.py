@@ -44,8 +44,8 @@ STYLES = {
 
 
 def synced_store(session: Session, far: str | None, key: str | None = None) -> SyncedStore:
-    """The session's store with its far store; `far` and `key` replace those that it names. How it
-    treats secrets stays as its URL says."""
+    """The session's store with its far store; `far` and `key` override those of its URL. The
+    redaction setting of the URL still applies."""
     target = session.target
     named = synced_of(target)
     if far is not None or (key is not None and named is not None):
@@ -65,8 +65,8 @@ def synced_store(session: Session, far: str | None, key: str | None = None) -> S
 
 
 class SyncResult(Result, frozen=True, kw_only=True):
-    """The state of conversations: after a sync only of those that it touched or that wait. `same`
-    others needed nothing."""
+    """The state of conversations; after a sync, only changed and pending ones. `same` counts the
+    others."""
 
     near: str
     far: str
@@ -114,7 +114,7 @@ class SyncResult(Result, frozen=True, kw_only=True):
 
 
 def _details(one: Synced) -> str:
-    """What a sync did for a conversation, or what waits."""
+    """The effect of a sync on a conversation, or its pending events."""
     parts = [
         f"{number(one.pending, 'event')} to send" if one.pending else "",
         f"{number(one.pushed, 'event')} sent" if one.pushed else "",
@@ -130,9 +130,9 @@ def _details(one: Synced) -> str:
 
 class FarVerified(Verified, frozen=True, kw_only=True):
     """The result of a check of the far store. `whole_here` are conversations that are damaged only
-    there; `sent_again` and `conversations_again` are the artifacts and conversations that were
-    repaired before the final check. `lost` counts the events of a conversation that were there and
-    are gone; `is_all_lost` if the far store lost every conversation."""
+    there; `sent_again` and `conversations_again` are the artifacts and conversations repaired
+    before the final check. `lost` counts the lost events by conversation; `is_all_lost` if the far
+    store lost every conversation."""
 
     whole_here: tuple[str, ...] = ()
     artifacts_here: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class FarVerified(Verified, frozen=True, kw_only=True):
 
 
 class DevicesListed(Result, frozen=True, kw_only=True):
-    """The devices, the last to sync first."""
+    """The devices, latest sync first."""
 
     far: str
     devices: tuple[Device, ...]
@@ -309,7 +309,7 @@ def _listener(progress: Progress, pending: int) -> SyncListener:
 def _verified(
     near: Store, synced: SyncedStore, names: Sequence[str], *, repair: bool
 ) -> FarVerified:
-    """The result of a check, after a repair of what can be sent again."""
+    """The result of a check, with `repair` after sending the repairable parts again."""
     before = _checked(near, synced, names)
     if not repair or not (before.artifacts_here or before.lost):
         return before
@@ -330,7 +330,7 @@ def _verified(
 
 
 def _checked(near: Store, synced: SyncedStore, names: Sequence[str]) -> FarVerified:
-    """The damage in the far store, and which parts are whole here."""
+    """The damage in the far store, and the parts that are intact here."""
     far, refused, reports = synced.far, set[str](), list[Verification]()
     absent: dict[str, NotFound] = {}
     for id in names or [about.id for about in conversations_and_memories(far)]:
@@ -371,7 +371,7 @@ def _checked(near: Store, synced: SyncedStore, names: Sequence[str]) -> FarVerif
 
 def _report(far: Store, id: str, refused: set[str]) -> Verification:
     """The report on one conversation. One with another key does not stop the check; it is added to
-    `refused`, as it may be whole."""
+    `refused`, because it may be intact."""
     try:
         report = verify(far, id, erasures=True)
     except Denied as error:
@@ -516,7 +516,7 @@ def list_keys(
 
 
 class KeyApplied(Result, frozen=True, kw_only=True):
-    """By conversation, what was there before it was encrypted again."""
+    """The former state of each conversation that was encrypted again."""
 
     far: str
     conversations: dict[str, str]

@@ -1,9 +1,9 @@
 """`refold import` and `refold export`: conversations and memories as files and copies.
 
-The first lines of a file say whose it is (`importers.recognition`). A session imported again is
-followed: only new messages are appended. On standard output an export is a document of its own:
-the very bytes for a pipe or a file, made harmless on a terminal. `export --to` copies into another
-store. Neighbour: `memory_transfer` has the files of a memory.
+The first lines of a file identify its format (`importers.recognition`). A session imported again is
+followed: only new messages are appended. An export to standard output is written as it is to a pipe
+or a file, and escaped on a terminal. `export --to` copies into another store. Neighbour:
+`memory_transfer` has the files of a memory.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ from refold.edges.commands.command import (
     short_line,
 )
 from refold.edges.commands.session import Session
-from refold.edges.importers import REFOLD, SOURCES, Source
+from refold.edges.importers import REFOLD, SOURCES, recognition
 from refold.edges.importers.entry import Report, printable
 from refold.edges.importers.entry import Session as Followed
 from refold.edges.importers.importer import import_file
 from refold.edges.importers.recognition import Found, files_in
-from refold.edges.importers.recognition import scan as places_scan
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.trace import open_id_checked
 from refold.memory.transfer import FORMAT as MEMORY_FORMAT
@@ -97,7 +96,11 @@ def import_(
     yes: Yes = False,
 ) -> Result:
     if list:
-        return Imported(sources=tuple(_readable(*one) for one in SOURCES.items()))
+        sources = (
+            Readable(source=name, title=one.title, files=one.files, tried=one.tried)
+            for name, one in SOURCES.items()
+        )
+        return Imported(sources=tuple(sources))
     if id is not None:
         open_id_checked(id)
     read = partial(_one, session, branches=branches)
@@ -131,7 +134,7 @@ def _is_memory(file: Path) -> bool:
 
 
 class Readable(Struct, frozen=True, kw_only=True):
-    """A source that can be read: its name, its files, and what the importer was tried on."""
+    """A supported source: its name, its files, and the versions the importer was tested with."""
 
     source: str
     title: str
@@ -140,8 +143,8 @@ class Readable(Struct, frozen=True, kw_only=True):
 
 
 class Imported(Result, frozen=True, kw_only=True):
-    """What became of the files. `conversation` is the first one that was written; `failed` has the
-    unreadable files with the reason. `asked`: a person saw the list of files and declined."""
+    """The result of an import. `conversation` is the first one written; `failed` has the unreadable
+    files with the reason. `asked` if a person saw the list of files and declined."""
 
     store: str = ""
     conversation: str = ""
@@ -172,10 +175,6 @@ class Imported(Result, frozen=True, kw_only=True):
             _show_found(self, screen)
 
 
-def _readable(name: str, source: Source) -> Readable:
-    return Readable(source=name, title=source.title, files=source.files, tried=source.tried)
-
-
 def _expanded(files: Sequence[str], id: str | None) -> list[Path]:
     paths: list[Path] = []
     for file in files:
@@ -189,7 +188,7 @@ def _expanded(files: Sequence[str], id: str | None) -> list[Path]:
 
 
 def _scanned(session: Session, read: Reader, *, yes: bool) -> Imported:
-    found = tuple(places_scan())
+    found = tuple(recognition.scan())
     paths = [Path(file) for one in found for file in one.files]
     can_ask = session.screen is not None and session.screen.can_ask
     if not paths or not (yes or can_ask):
@@ -208,7 +207,7 @@ def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
 
 
 def _all(session: Session, read: Reader, paths: list[Path], in_folders: set[Path]) -> Imported:
-    """Imports file after file. A file of a folder that holds no session is skipped."""
+    """Imports all files. A file of a folder that contains no session is skipped."""
     reports: list[Report] = []
     failed: dict[str, str] = {}
     for path in paths:
@@ -264,16 +263,16 @@ def _result(session: Session, reports: list[Report], failed: dict[str, str]) -> 
 
 def _show_report(report: Report, store: str, screen: Screen) -> None:
     for one in report.sessions:
-        counted = number(one.head, "event") if report.source == REFOLD else _counted(one.messages)
-        new = "" if report.source == REFOLD else f", {one.new:,} new"
-        place = f"{one.conversation} in {store}"
-        screen.line(f"{report.file} is now {place} ({counted}{new}).")
-        _show_way(one, screen)
+        size = f"{number(one.messages, 'message')}, {one.new:,} new"
+        if report.source == REFOLD:
+            size = number(one.head, "event")
+        screen.line(f"{report.file} is now {one.conversation} in {store} ({size}).")
+        _show_divergence(one, screen)
         if one.left:
             again = screen.call("import", report.file, "--branches")
             left = number(one.left, "message")
-            said = f"{left} of branches that were left are only notes. To make them forks: {again}"
-            screen.line(("dim", said))
+            notes = f"{left} of branches that were left are only notes"
+            screen.line(("dim", f"{notes}. To make them forks: {again}"))
     if not report.sessions:
         screen.line(f"{report.file} has no messages.")
     for unread in report.unread[:LINES_SHOWN]:
@@ -283,8 +282,8 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
         screen.line(("dim", f"{report.unread_total - LINES_SHOWN:,} more; --json has them."))
 
 
-def _show_way(one: Followed, screen: Screen) -> None:
-    """How a session went another way than its conversation."""
+def _show_divergence(one: Followed, screen: Screen) -> None:
+    """Prints how a session and its conversation diverged."""
     if one.restored:
         id, at = one.conversation, str(one.left_at)
         back, beside = screen.call("restore", id, at), screen.call("fork", id, "NEW", "--at", at)
@@ -295,10 +294,6 @@ def _show_way(one: Followed, screen: Screen) -> None:
     if one.missing:
         more = number(one.missing, "message")
         screen.line(("dim", f"The conversation has {more} that the file no longer has."))
-
-
-def _counted(messages: int) -> str:
-    return number(messages, "message")
 
 
 def _found_line(one: Found) -> str:
@@ -373,9 +368,9 @@ def export(
         raise Invalid("no file is named", hint="refold export ID FILE")
     form = format or ("json" if file == STDIO else format_of(file))
     emails = takes_emails(session.config.redact)
-    # None is what the format usually does.
-    is_known = secrets or not is_redacted(session.config.redact, "exports")
-    keeps = False if redacted else True if is_known else None
+    # None is the default of the format.
+    is_allowed = secrets or not is_redacted(session.config.redact, "exports")
+    keeps = False if redacted else True if is_allowed else None
     if file == STDIO:
         chunks = chunks_of(session.store, conversation, form, secrets=keeps, emails=emails)
         return Document(chunks=chunks, is_json=form == "json")
@@ -387,17 +382,17 @@ def export(
     except Conflict as error:
         hint = "choose another name, or use --force to replace it"
         raise Conflict(error.message, hint=hint) from error
-    is_whole = keeps is None and form == "json"
+    may_have_secrets = keeps is None and form == "json"
     return Exported(
         conversation=conversation,
         file=file,
         size_bytes=size_bytes,
-        secrets=scan(session.store, [conversation]).total if is_whole else 0,
+        secrets=scan(session.store, [conversation]).total if may_have_secrets else 0,
     )
 
 
 class Exported(Result, frozen=True, kw_only=True):
-    """`secrets` is how many the file holds that nobody asked for."""
+    """`secrets` is the number of secrets in the file, unless `--secrets` allowed them."""
 
     conversation: str
     file: str
@@ -426,13 +421,18 @@ class CopyResult(Result, frozen=True, kw_only=True):
         if not copied:
             screen.line(f"There are no conversations in {self.source}.")
             return
-        screen.table(("ID", ">EVENTS", ">WRITTEN", ">ARTIFACTS", "STATE"), map(_cells, copied))
+        rows = [
+            (one.id, f"{one.head:,}", f"{one.events:,}", f"{one.artifacts:,}", STATES[one.state])
+            for one in copied
+        ]
+        screen.table(("ID", ">EVENTS", ">WRITTEN", ">ARTIFACTS", "STATE"), rows)
         for one in copied:
-            _show_problems(one, screen)
+            for problem in one.problems:
+                screen.line(("red", one.id), f": {short_line(problem, 500)}")
         events = number(sum(one.events for one in copied), "event")
         artifacts = number(sum(one.artifacts for one in copied), "artifact")
-        place = f"{number(len(copied), 'conversation')} in {self.target}"
-        screen.line(f"{place}: {events} and {artifacts} written, all read again.")
+        conversations = f"{number(len(copied), 'conversation')} in {self.target}"
+        screen.line(f"{conversations}: {events} and {artifacts} written, all read again.")
 
 
 def _copied(session: Session, url: str) -> CopyResult:
@@ -446,13 +446,3 @@ def _copied(session: Session, url: str) -> CopyResult:
 
         copied = copy(source, target, chosen, progress=listen if progress else None)
     return CopyResult(source=source.url, target=target.url, conversations=tuple(copied))
-
-
-def _show_problems(one: Copied, screen: Screen) -> None:
-    """Which contents of a conversation are lost in the store that it was copied from."""
-    for problem in one.problems:
-        screen.line(("red", one.id), f": {short_line(problem, 500)}")
-
-
-def _cells(one: Copied) -> tuple[str, ...]:
-    return one.id, f"{one.head:,}", f"{one.events:,}", f"{one.artifacts:,}", STATES[one.state]

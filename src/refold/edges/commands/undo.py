@@ -1,16 +1,16 @@
-"""`refold undo` and `refold redo`: compactions and restores, taken back and brought back.
+"""`refold undo` and `refold redo`: compactions and restores, reverted and repeated.
 
-Where a whole step does not fit the window, messages have to leave the page for it: `undo` tries the
-step on a copy in memory and asks first. `PageChange` has the page's size before and after, in the
-numbers of `stats`; `show_put_back` and `confirm_changes` are about files that come back with a
-step. Neighbours: `restore` and `page_edits` share both.
+If a complete step does not fit the window, some messages have to leave the page: `undo` tries the
+step on a copy in memory and asks first. `PageChange` has the size of the page before and after, as
+`stats` counts it; `show_put_back` and `confirm_changes` handle files that are restored with a step.
+Neighbours: `restore` and `page_edits` use both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 from msgspec.structs import asdict
@@ -102,26 +102,18 @@ class PageSize(NamedTuple):
     tokens: int
 
 
-class Sizes(TypedDict):
-    """The fields of a `PageChange` that are sizes."""
-
-    slots_before: int
-    slots_after: int
-    tokens_before: int
-    tokens_after: int
-
-
 def page_size(context: Context) -> PageSize:
     return PageSize(len(context.view.slots), context.stats().current)
 
 
-def sizes(before: PageSize, after: PageSize) -> Sizes:
-    return Sizes(
-        slots_before=before.slots,
-        slots_after=after.slots,
-        tokens_before=before.tokens,
-        tokens_after=after.tokens,
-    )
+def sizes(before: PageSize, after: PageSize) -> dict[str, Any]:
+    """The size fields of a `PageChange`."""
+    return {
+        "slots_before": before.slots,
+        "slots_after": after.slots,
+        "tokens_before": before.tokens,
+        "tokens_after": after.tokens,
+    }
 
 
 def sizes_text(change: PageChange) -> str:
@@ -135,13 +127,12 @@ def sizes_text(change: PageChange) -> str:
 
 class Step(PageChange, frozen=True, kw_only=True):
     """One step of `undo` or `redo`: a compaction by its `batch`, or the restore written at `seq`;
-    `kind` says if there was nothing to do. `purpose` is what the batch was for.
-    `made_room` is the batch by which the messages `left_out` had to leave: with them the page
-    would have `tokens_whole`, and `tokens_max` fit. `pause_tokens` must come before a page that
-    is full is compacted again; `is_capped` says that `tokens_cap` makes it full, not the window.
-    The counts say how many changes stand and how many are undone now:
-    an undone restore reinstates the changes it had switched off. `changes` are the files
-    that were put back."""
+    `kind` is `none` if there was nothing to do. `purpose` is the purpose of the batch. `made_room`
+    is the batch that took the messages `left_out` off the page: with them the page would have
+    `tokens_whole`, of which `tokens_max` fit. A full page is not compacted again before
+    `pause_tokens` more have arrived; `is_capped` if `tokens_cap` makes it full, not the window.
+    `undo_steps` and `redo_steps` count the active and the undone changes: an undone restore
+    reinstates the changes it had switched off. `changes` are the restored files."""
 
     kind: ChangeKind
     batch: str
@@ -155,6 +146,7 @@ class Step(PageChange, frozen=True, kw_only=True):
     is_capped: bool = False
     undo_steps: int
     redo_steps: int
+    refused_thinking: tuple[int, ...] = ()
     changes: tuple[FileChange, ...] = ()
 
 
@@ -191,14 +183,14 @@ class Redone(Step, frozen=True, kw_only=True):
 
 
 def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
-    """Undoes or redoes one step, and says what it did."""
+    """Undoes or redoes one step, and reports it."""
     with session.context(writes=True) as context:
         before, head = page_size(context), context.view.head
         done = take(context)
         left_out = _left_out(context, done.made_room, head) if done.made_room else ""
-        after = page_size(context)
-        pause = _pause(context)
+        after, stats = page_size(context), context.stats()
         budget, cap = context.budget, context.config.tokens_cap
+    is_paused = stats.due_reason == REASONS["undone"]
     past = _past(session)
     return Step(
         conversation=context.id,
@@ -210,20 +202,14 @@ def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         left_out=left_out,
         tokens_whole=done.tokens_whole,
         tokens_max=budget.input_max,
-        pause_tokens=pause,
+        pause_tokens=round(PAUSE_RATIO * stats.window) if is_paused else 0,
         is_capped=budget.compact_at == cap,
         undo_steps=len(past.active),
         redo_steps=len(past.undone),
+        refused_thinking=done.refused_thinking,
         changes=tuple(done.changes),
         **sizes(before, after),
     )
-
-
-def _pause(context: Context) -> int:
-    """How many tokens are waited for before the page, although full, is compacted again."""
-    stats = context.stats()
-    is_paused = stats.due_reason == REASONS["undone"]
-    return round(PAUSE_RATIO * stats.window) if is_paused else 0
 
 
 def _past(session: Session) -> History:
@@ -234,12 +220,16 @@ def _past(session: Session) -> History:
 
 
 def _show_step(step: Step, screen: Screen, *, done: str) -> None:
-    """What was done, and what it did to the page."""
+    """Prints the step and its effect on the page."""
     what = (
         f"the {batch_noun(step.purpose)} {step.batch}" if step.batch else f"the restore #{step.seq}"
     )
     screen.line(("bold", f"{done}: {what}"), f", {sizes_text(step)}.")
     show_put_back(step.changes, screen)
+    if step.refused_thinking:
+        count = number(len(step.refused_thinking), "message")
+        cause = "the model accepts it only on the page it was written under"
+        screen.line(f"The thinking of {count} is left out: {cause}.")
     if step.made_room:
         sizes = (
             f"All of it would be {number(step.tokens_whole, 'token')}, and {step.tokens_max:,} fit"
@@ -260,7 +250,7 @@ def _show_step(step: Step, screen: Screen, *, done: str) -> None:
 
 
 def _confirm_room(session: Session) -> None:
-    """Asks before messages leave the page because all that comes back does not fit."""
+    """Asks before messages leave the page because the restored ones do not all fit."""
     with _rehearsal(session) as context:
         head = context.view.head
         tried = context.undo()
@@ -271,16 +261,17 @@ def _confirm_room(session: Session) -> None:
     sizes = f"all of it would be {number(tried.tokens_whole, 'token')}, and {most:,} fit"
     after = number(tried.tokens_after, "token")
     change = f"the page would go from {tried.tokens_before:,} to {after}"
-    told = f"{sizes}: {left_out} would be left out, and {change}"
-    if session.ask(f"{told[0].upper()}{told[1:]}. Take it back all the same?"):
+    effect = f"{sizes}: {left_out} would be left out, and {change}"
+    if session.ask(f"{effect[0].upper()}{effect[1:]}. Take it back all the same?"):
         return
     id = session.conversation
     ways = f"for all of it: refold edit {id} --window N, or a model with a larger window"
-    raise Invalid(f"nothing was changed: {told}", hint=f"{ways}; --yes takes it back all the same")
+    hint = f"{ways}; --yes takes it back all the same"
+    raise Invalid(f"nothing was changed: {effect}", hint=hint)
 
 
 def _left_out(context: Context, batch: str, head: int) -> str:
-    """The messages that a batch written after that place took off the page, as handles."""
+    """The handles of the messages that a batch after `head` took off the page."""
     bodies = (decode(event) for event in context.log.events(after=head) if event.kind == "edit")
     spans = [body.span for body in bodies if isinstance(body, Hide) and body.batch == batch]
     more = ["..."] if len(spans) > SPANS_SHOWN else []
@@ -330,7 +321,8 @@ def _revert(session: Session, typed: str) -> Reverted:
 
 
 def _batch_meant(context: Context, typed: str) -> str:
-    """The batch of that id, or the only one that begins so; what is neither, as it was typed."""
+    """The batch with this id, or the only one with this prefix; an unknown id is returned as
+    typed."""
     known = {batch for _, batch in context.view.undoable if batch.startswith(typed)}
     if typed in known or not typed or not known:
         return typed
@@ -344,24 +336,25 @@ def _batch_meant(context: Context, typed: str) -> str:
 
 
 def show_put_back(changes: Iterable[FileChange], screen: Screen, *, dry_run: bool = False) -> None:
-    """What became of each file; in a dry run, what would change in it."""
+    """Prints the result for each file; in a dry run, its diff."""
     for one in changes:
         reason = f": {one.reason}" if one.reason else ""
         if dry_run and one.diff:
-            show_changes([one], screen)
+            show_diff(one.diff, screen)
         else:
             screen.line(short_line(f"  {one.path} {PUT_BACK[one.change]}{reason}", 300))
 
 
 def confirm_changes(session: Session, changes: Iterable[FileChange], *, yes: bool) -> None:
-    """Asks before files are put back, and shows the differences before the question."""
-    going = [one for one in changes if one.change not in ("same", "impossible")]
-    if not going or yes:
+    """Shows the differences and asks before files are put back."""
+    pending = [one for one in changes if one.change not in ("same", "impossible")]
+    if not pending or yes:
         return
     screen = session.screen
     if screen is not None and not screen.json_output:
-        show_changes(going, screen)
-        if screen.ask(_question(going)):
+        for one in pending:
+            show_diff(one.diff, screen)
+        if screen.ask(_question(pending)):
             return
     raise Invalid("nothing was changed", hint="--yes puts files back without a question")
 
@@ -369,20 +362,14 @@ def confirm_changes(session: Session, changes: Iterable[FileChange], *, yes: boo
 def _question(changes: Sequence[FileChange]) -> str:
     removed = sum(one.change == "remove" for one in changes)
     back = len(changes) - removed
-    asked = [
+    acts = [
         f"put {number(back, 'file')} back" if back else "",
         f"remove {number(removed, 'file')}" if removed else "",
     ]
-    return " and ".join(filter(None, asked)).capitalize() + "?"
-
-
-def show_changes(changes: Iterable[FileChange], screen: Screen) -> None:
-    """The differences of files, line by line."""
-    for one in changes:
-        show_diff(one.diff, screen)
+    return " and ".join(filter(None, acts)).capitalize() + "?"
 
 
 def show_diff(diff: str, screen: Screen) -> None:
-    """A unified diff, its lines colored by what they do."""
+    """Prints a unified diff, its lines colored by kind."""
     for line in diff.splitlines():
         screen.line((DIFF_STYLES.get(line[:1], ""), line))

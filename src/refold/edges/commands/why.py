@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from refold.core.budget import Budget
 from refold.core.codec import decode
-from refold.core.model import Event, Message, Slot, View
+from refold.core.model import Event, Message
 from refold.display import moment
 from refold.edges.commands.command import Result, Screen, short_line
-from refold.edges.commands.page import MessageRow, State, named_messages
+from refold.edges.commands.page import MessageRow, State, named_messages, state_of, whole_slots
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.log.points import Batch
@@ -37,7 +37,7 @@ STATES = {
 
 
 class Explained(Result, frozen=True, kw_only=True):
-    """How the page has the message (`shown`), what it is worth there, and what was done to it,
+    """The state of the message on the page (`shown`), its score there, and the changes to it,
     oldest first."""
 
     conversation: str
@@ -54,7 +54,10 @@ class Explained(Result, frozen=True, kw_only=True):
         screen.line(("bold", heading), f" {STATES[self.shown]}{pinned}.")
         screen.line("  ", short_line(message.text, 100))
         if self.score is not None:
-            screen.line(("dim", f"Worth {_worth(self.score)}"))
+            # The largest factors first: `0.62 of 1: recency 0.95, role 0.60`.
+            factors = sorted(self.score.factors.items(), key=lambda one: -one[1])
+            shown = ", ".join(f"{name} {value:.2f}" for name, value in factors if value)
+            screen.line(("dim", f"Worth {self.score.score:.2f} of 1: {shown}"))
         if not self.traces:
             screen.line("Nothing was done to it.")
         for trace in self.traces:
@@ -69,30 +72,16 @@ def explained(session: Session, seq: int) -> Explained:
         view = context.view
         traces = tuple(context.log.why(seq))
         scores = {one.seq: one for one in context.log.scores()}
-    state = _state(view, seq)
+    state = state_of(seq, whole_slots(view))
     return Explained(
         conversation=context.id,
         message=message,
         shown=state,
         pinned=seq in view.pins,
         traces=traces,
-        # What stands for a hidden message is worth something of its own.
+        # A stand-in for hidden messages has a score of its own.
         score=None if state == "hidden" else scores.get(seq),
     )
-
-
-def _state(view: View, seq: int) -> State:
-    for slot in view.slots:
-        if slot.seq == seq and not slot.standin:
-            return "shortened" if slot.edits else "whole"
-    return "hidden"
-
-
-def _worth(score: Score) -> str:
-    """`0.62 of 1: recency 0.95, role 0.60, ...`, what counts most first."""
-    factors = sorted(score.factors.items(), key=lambda one: -one[1])
-    told = ", ".join(f"{name} {value:.2f}" for name, value in factors if value)
-    return f"{score.score:.2f} of 1: {told}"
 
 
 def _show_trace(trace: Trace, screen: Screen) -> None:
@@ -105,12 +94,12 @@ def _show_trace(trace: Trace, screen: Screen) -> None:
 
 
 def _show_way_back(explained: Explained, screen: Screen) -> None:
-    """Names the commands that show the original and that bring it back."""
+    """Prints the commands that show and restore the original."""
     if explained.shown == "whole":
         return
     id, seq = explained.conversation, explained.message.seq
     screen.line(("dim", f"The original: {screen.call('show', id, str(seq))}"))
-    # A message may be under several: each has to be switched off, or the others still hold it.
+    # Several batches may cover a message; it comes back only when all are reverted.
     batches = [trace.batch for trace in reversed(explained.traces) if trace.batch and trace.live]
     reverts = [screen.call("undo", id, batch) for batch in dict.fromkeys(batches)]
     if reverts:
@@ -119,7 +108,7 @@ def _show_way_back(explained: Explained, screen: Screen) -> None:
 
 
 class SlotSize(Struct, frozen=True, kw_only=True):
-    """One place of the page; `edits` are the seqs of those on it."""
+    """One slot of the page; `edits` are the seqs of its edits."""
 
     handle: str
     role: str
@@ -130,8 +119,8 @@ class SlotSize(Struct, frozen=True, kw_only=True):
 
 
 class Impact(Struct, frozen=True, kw_only=True):
-    """What the page lost against all that was said, in characters: `saved` is a share from 0 to 1.
-    `batches` have the tokens before and after each compaction."""
+    """The characters of all messages and of the page; `saved` is the difference as a share from 0
+    to 1. `batches` have the tokens before and after each compaction."""
 
     characters_before: int
     characters_after: int
@@ -140,7 +129,7 @@ class Impact(Struct, frozen=True, kw_only=True):
 
 
 class Ranges(Struct, frozen=True, kw_only=True):
-    """What stands for others on the page now, and what each preset of `hide` would take next."""
+    """The spans hidden now, and the spans that each preset of `hide` would hide next."""
 
     hidden: tuple[str, ...]
     next: dict[str, tuple[str, ...]]
@@ -170,6 +159,7 @@ def dump(session: Session) -> Dump:
 
     with session.context() as context:
         view, stats = context.view, context.stats()
+        traces = history_of(_events(session.store, view.head, context.id))
         return Dump(
             conversation=context.id,
             version=__version__,
@@ -179,30 +169,31 @@ def dump(session: Session) -> Dump:
             due=stats.due,
             due_reason=stats.due_reason,
             budget=context.budget,
-            page=tuple(_size(slot, view) for slot in view.slots),
-            history=tuple(map(_shown, history_of(_events(session.store, view.head, context.id)))),
+            page=tuple(
+                SlotSize(
+                    handle=str(slot.span),
+                    role=slot.message.role,
+                    tokens=slot.tokens,
+                    characters=len(body_text(slot.message)),
+                    edits=tuple(edit.seq for edit in slot.edits),
+                    is_pinned=slot.seq in view.pins,
+                )
+                for slot in view.slots
+            ),
+            history=tuple(replace(trace, reason=redacted(trace.reason)) for trace in traces),
             impact=_impact(session.store, context),
-            ranges=_ranges(context),
+            ranges=Ranges(
+                hidden=tuple(str(slot.span) for slot in view.slots if slot.standin),
+                next={
+                    preset: tuple(item.handle for item in context.plan("hide", preset=preset).items)
+                    for preset in PRESETS
+                },
+            ),
         )
-
-
-def _size(slot: Slot, view: View) -> SlotSize:
-    return SlotSize(
-        handle=str(slot.span),
-        role=slot.message.role,
-        tokens=slot.tokens,
-        characters=len(body_text(slot.message)),
-        edits=tuple(edit.seq for edit in slot.edits),
-        is_pinned=slot.seq in view.pins,
-    )
 
 
 def _events(store: Store, head: int, id: str) -> Iterator[Event]:
     return (event for page in pages_of(store, id, last=head) for event in page)
-
-
-def _shown(trace: Trace) -> Trace:
-    return replace(trace, reason=redacted(trace.reason))
 
 
 def _impact(store: Store, context: Context) -> Impact:
@@ -215,12 +206,4 @@ def _impact(store: Store, context: Context) -> Impact:
         characters_after=after,
         saved=round(max(0, before - after) / before, 4) if before else 0.0,
         batches=tuple(context.log.batches()),
-    )
-
-
-def _ranges(context: Context) -> Ranges:
-    planned = {preset: context.plan("hide", preset=preset).items for preset in PRESETS}
-    return Ranges(
-        hidden=tuple(str(slot.span) for slot in context.view.slots if slot.standin),
-        next={preset: tuple(item.handle for item in items) for preset, items in planned.items()},
     )

@@ -1,8 +1,8 @@
-"""Three promises, shown rather than claimed: a compaction can be undone, what was moved out comes
-back whole, and a line that no page shows any more is found by a few of its words.
+"""Three promises, demonstrated: a compaction can be undone, an offloaded output is returned
+unchanged, and a line that left the page is found by a few of its words.
 
-The first two compare hashes that are taken in the run; the third takes a line that really is not on
-the page. Before them stands the page itself, as far as it fits on a screen.
+The first two compare hashes taken in the run; the third searches for a line that is not on the
+page. The page itself is shown first, as far as it fits on a screen.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Undone(Struct, frozen=True, kw_only=True):
 
 
 class Returned(Struct, frozen=True, kw_only=True):
-    """The hash of what a tool gave, and of what unfolding its handle gives."""
+    """The hashes of a tool's output, and of the content behind its handle."""
 
     handle: str
     size_bytes: int
@@ -57,8 +57,7 @@ class Returned(Struct, frozen=True, kw_only=True):
 
 
 class Searched(Struct, frozen=True, kw_only=True):
-    """A line that the page does not show, the words that were searched for, and where they were
-    found."""
+    """A line that is not on the page, the words of the search, and the seq of the hit."""
 
     line: str
     seq: int
@@ -72,7 +71,7 @@ class Searched(Struct, frozen=True, kw_only=True):
 
 def undo(context: Context, folder: Path) -> Undone:
     """Compacts once more, undoes it, and hashes the page each time. Right after an automatic
-    compaction the usual target frees nothing more, so half of the page is asked for then."""
+    compaction the usual target frees nothing more; then the target is half of the page."""
     before = page_hash(context, folder)
     receipt = context.compact()
     if not receipt.batch:
@@ -97,7 +96,7 @@ def page_hash(context: Context, folder: Path) -> str:
 
 
 def unfold(context: Context, handle: str, text: str) -> Returned:
-    """Unfolds a large output and compares it with what the tool gave."""
+    """Unfolds a large output and compares it with the tool's own."""
     whole = text.encode()
     return Returned(
         handle=handle,
@@ -108,7 +107,7 @@ def unfold(context: Context, handle: str, text: str) -> Returned:
 
 
 def search(context: Context, seen: Mapping[int, str]) -> Searched:
-    """Looks for the earliest telling line that is not on the page, by its rarest words."""
+    """Searches for the earliest distinctive line that is not on the page, by its longest words."""
     page = msgspec.json.encode(context.request()).decode()
     seq, line = next(_lines_off(page, seen))
     names = dict.fromkeys(_NAME.findall(line))
@@ -119,20 +118,20 @@ def search(context: Context, seen: Mapping[int, str]) -> Searched:
 
 
 def _lines_off(page: str, seen: Mapping[int, str]) -> Iterator[tuple[int, str]]:
-    """The telling lines that the page does not show, each with its seq."""
+    """The distinctive lines that are not on the page, each with its seq."""
     for seq, text in seen.items():
         for line in map(str.strip, text.split("\n")):
-            if _is_telling(line) and _is_off(line, page):
+            if _is_distinctive(line) and _is_off(line, page):
                 yield seq, line
 
 
-def _is_telling(line: str) -> bool:
-    """Whether a line defines something, and says a little about it."""
+def _is_distinctive(line: str) -> bool:
+    """Whether a line defines something, and has enough words."""
     return _DEFINES.search(line) is not None and len(_NAME.findall(line)) > QUERY_WORDS
 
 
 def _is_off(line: str, page: str) -> bool:
-    """Whether the line is missing from the page, however the page's JSON would have written it."""
+    """Whether the line, escaped as in the page's JSON, is missing from the page."""
     return msgspec.json.encode(line).decode()[1:-1] not in page
 
 
@@ -140,7 +139,7 @@ def _is_off(line: str, page: str) -> bool:
 
 
 def page_note(view: View) -> Note:
-    """What the model reads at the end: each slot in a line, and the beginning of a summary."""
+    """The final page: each slot in a line, and the beginning of a summary."""
     lines = [f"the page: {number(len(view.slots), 'slot')}, {view.tokens:,} tokens by our count"]
     for slot in view.slots[:SLOTS_SHOWN]:
         text = "\n".join(map(text_of, slot.message.blocks)).strip()
@@ -152,7 +151,6 @@ def page_note(view: View) -> Note:
 
 
 def undo_note(undone: Undone) -> Note:
-    """The proof for people."""
     title = "undo: the page comes back as it was"
     rows = [
         ("page", undone.before, f"{undone.tokens_before:,} tokens"),
@@ -166,7 +164,6 @@ def undo_note(undone: Undone) -> Note:
 
 
 def unfold_note(returned: Returned) -> Note:
-    """The proof for people."""
     title, verdict = "unfold: the large output comes back whole", "equal"
     if not returned.holds:
         title, verdict = "unfold: bytes are missing", "different"
@@ -178,7 +175,6 @@ def unfold_note(returned: Returned) -> Note:
 
 
 def search_note(searched: Searched) -> Note:
-    """The proof for people."""
     title, kind = "search: a line that left the page is found", "right"
     if not searched.holds:
         title, kind = "search: the line was not found", "wrong"
@@ -187,7 +183,7 @@ def search_note(searched: Searched) -> Note:
 
 
 def _hash_note(title: str, rows: list[tuple[str, str, str]], *, holds: bool) -> Note:
-    """Hashes below each other, to be compared by eye."""
+    """Hashes in aligned rows, for comparison by eye."""
     lines = [title]
     for name, digest, what in rows:
         lines.append(f"{name:<16}  sha256 {digest[:16]}  {what}")

@@ -1,8 +1,8 @@
-"""Six things the agent saw, and where each can still be found. Code looks; nothing is assumed.
+"""Six questions about the session, and a search for their answers by code.
 
-An answer is words that stood close together in the session. They are looked for in all text of the
-request that a side would send, and, for refold, in what one `unfold` of a handle gives that refold
-itself put on the page. Neighbours: `script` marks the facts, `story` asks.
+An answer is a few words that occurred close together in the session. Its words are searched in the
+text of a side's next request and, for refold, behind the handles that refold itself put on the
+page, one `unfold` away. Neighbours: `script` marks the facts, `story` asks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HANDLE = re.compile(r"art-[a-z2-7]{12}|#\d+(?:-\d+)?")
 
 
 class Question(Struct, frozen=True):
-    """A question, and the words that answer it, in their order and not far apart."""
+    """A question, and the words of its answer, in order and close together."""
 
     text: str
     words: tuple[str, ...]
@@ -62,7 +62,7 @@ GONE = Found(place="gone")
 
 
 def questions(facts: Mapping[str, Outcome]) -> list[Question]:
-    """The six questions; their answers come from what the tools really gave."""
+    """The six questions, with answers from the real tool results."""
     failure = facts["failure"].text.split("\n")
     command = failure[0].partition(": ")[2]
     definition = facts["definition"].text.split("\n")[0]
@@ -79,9 +79,9 @@ def questions(facts: Mapping[str, Outcome]) -> list[Question]:
     ]
 
 
-def questions_message(those: list[Question]) -> str:
+def questions_message(questions: list[Question]) -> str:
     """All questions as one message."""
-    lines = [f"{number}. {question.text}" for number, question in enumerate(those, 1)]
+    lines = [f"{number}. {question.text}" for number, question in enumerate(questions, 1)]
     return "Before we stop, six questions about this session:\n" + "\n".join(lines)
 
 

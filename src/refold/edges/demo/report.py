@@ -1,12 +1,8 @@
-"""The figures of a run, as one value: what `--json` prints and what the closing table shows.
+"""The figures of a run for `--json`, the tables at the end, and the symbols of the display.
 
-Nothing here is a constant: every number was counted by a bill, a search or a hash of this run.
-
-The tables at the end: six questions, and what each way of sending came to.
-
-The symbols that the demo draws with, and their plain forms for a terminal that has only ASCII.
-
-`clean` keeps control characters from files and commands away from the terminal.
+Every number is counted by a bill, a search or a hash of this run. Terminals without Unicode get
+ASCII symbols; `clean` removes control characters of files and commands. Neighbours: `story` plays,
+`screen` shows.
 """
 
 from __future__ import annotations
@@ -31,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Note(Struct, frozen=True):
-    """Something that happened, in lines; the first says what, the others more."""
+    """An event in lines: the first is its title, the others are details."""
 
     kind: str
     lines: list[str]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """A question, and where each side has its answer."""
+    """A question, and the location of its answer on each side."""
 
     question: Question
     everything: Found
@@ -48,7 +44,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class SideReport(Struct, frozen=True, kw_only=True):
-    """What one way of sending came to."""
+    """The figures of one way of sending."""
 
     messages: int
     requests: int
@@ -99,7 +95,7 @@ class Report(Result, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """An error if refold did not keep what it promises."""
+        """An error if refold broke a promise."""
         fits = not self.requests_invalid and not self.requests_over_budget
         return "ok" if fits and self.undo["equal"] and self.unfold["equal"] else "error"
 
@@ -113,7 +109,7 @@ class Report(Result, frozen=True, kw_only=True):
 def report_of(
     story: Story, answers: list[Answer], undone: Undone, returned: Returned, searched: Searched
 ) -> Report:
-    """The figures of a story that has been played."""
+    """The figures of a finished story."""
     sides = {
         "everything": _side(story, story.everything, [answer.everything for answer in answers]),
         "window": _side(story, story.window, [answer.window for answer in answers]),
@@ -181,12 +177,12 @@ WAYS = (
 )
 
 
-def answers(those: list[Answer], symbols: Symbols, width: int, shown: int | None = None) -> Table:
-    """What was asked, and where each side has the answer; the last row counts them when all are
+def answers(found: list[Answer], symbols: Symbols, width: int, shown: int | None = None) -> Table:
+    """The questions, and the location of each answer; the last row counts them once all are
     shown."""
-    rows = those if shown is None else those[:shown]
+    rows = found if shown is None else found[:shown]
     table = _titled("Six questions about the session")
-    table.show_footer = len(rows) == len(those)
+    table.show_footer = len(rows) == len(found)
     left = sum(answer.window.found for answer in rows)
     right = sum(answer.folded.found for answer in rows)
     # Fixed widths: the table must not jump while its rows appear.
@@ -210,14 +206,14 @@ def _titled(title: str) -> Table:
 
 
 def _asked(answer: Answer, symbols: Symbols) -> Text:
-    """A question, and dimmer its answer."""
+    """A question, with its answer dimmer."""
     question = answer.question
     spelled = clean(symbols.spelled(question.answer))
     return Text(question.text).append(f"\n{spelled}", style="dim")
 
 
 def place_of(found: Found, symbols: Symbols) -> Text:
-    """Where an answer is, in a few words."""
+    """The location of an answer, in a few words."""
     if found.place == "page":
         return Text(f"{symbols.yes} page #{found.seq}", style="green")
     if found.place == "gone":
@@ -229,7 +225,7 @@ def place_of(found: Found, symbols: Symbols) -> Text:
 
 
 def closing(report: Report) -> Table:
-    """The ways side by side."""
+    """All ways of sending side by side."""
     table = _titled("What the session came to")
     table.add_column("")
     for key, name in WAYS:
@@ -254,21 +250,21 @@ def figures(sides: list[SideReport], questions: int) -> list[tuple[str, list[str
 
 
 def notes(report: Report) -> Text:
-    """What the figures rest on."""
+    """The basis of the figures."""
     prices = report.prices.items()
     listed = ", ".join(f"{name.replace('_', ' ')} ${price:g}" for name, price in prices)
     unfolds = report.answers - report.answers_visible
     lines = [
         f"{report.model}, list prices per million tokens: {listed}.",
-        "Cached is what equals the previous request from its start; where caching does not pay, "
+        "The cached part equals the start of the previous request; where caching does not pay, "
         "none is billed.",
         f"refold saw {report.tokens_seen:,} tokens and compacted {report.compactions} times. "
-        f"Of its answers {report.answers_visible} stand on the page, "
+        f"Of its answers {report.answers_visible} are on the page, "
         f"{unfolds} are one unfold away.",
         f"* {number(report.summaries, 'call')} for summaries are "
         f"${report.summaries_dollars:.2f} of its cost. "
-        f"Offline, a script stands for the model: it keeps the user's and the agent's words, "
-        f"{SUMMARY_TOKENS:,} tokens of them; what a model would keep only a model can show.",
+        f"Offline, a script replaces the model: it keeps the user's and the agent's words, "
+        f"{SUMMARY_TOKENS:,} tokens of them; a real model may keep more or less.",
         f"{report.seconds:.1f} seconds.",
         "On your own sessions: refold import --scan, then refold replay SESSION.",
     ]
@@ -283,7 +279,7 @@ _STYLES = {
 
 
 class Symbols(Struct, frozen=True, kw_only=True):
-    """One symbol per kind of event, and what meters are made of."""
+    """One symbol per kind of event, and the characters of meters."""
 
     full: str = "█"
     empty: str = "░"
@@ -304,14 +300,14 @@ class Symbols(Struct, frozen=True, kw_only=True):
         return str(symbol), _STYLES[kind]
 
     def spelled(self, text: str) -> str:
-        """The text as this terminal can show it."""
+        """The text in characters that this terminal can show."""
         if self.unicode:
             return text
         return text.replace("→", "->").replace("…", "...").encode("ascii", "replace").decode()
 
     @property
     def overflow(self) -> Literal["ellipsis", "crop"]:
-        """How a line that is too long ends."""
+        """The end of a line that is too long."""
         return "ellipsis" if self.unicode else "crop"
 
 

@@ -1,16 +1,15 @@
-"""How the story looks: two columns that move on a terminal, one line after the other in a pipe.
+"""The display of the story: two moving columns on a terminal, plain lines in a pipe.
 
 `Lines` prints what happens as it happens. `Live` keeps two panels on the terminal, each with a
 meter and its newest events, and waits between turns so that a person can follow. Both end with the
-same tables. Everything shown is a `Text` without control characters, never markup: what files and
-commands contain cannot reach the terminal.
+same tables. Everything shown is a `Text` without control characters, never markup, so no content of
+files or commands can control the terminal.
 """
 
 from __future__ import annotations
 
 import textwrap
 import time
-from typing import Protocol
 
 from msgspec import Struct
 from rich.console import Console, Group, RenderableType
@@ -25,28 +24,14 @@ from refold.edges.demo.report import Answer, Note, Report, Symbols, clean, symbo
 
 WIDTH_MAX = 132
 ROWS_MAX = 40
-FRAME_ROWS = 8  # what a frame needs besides its header and its events
+FRAME_ROWS = 8  # rows of a frame besides its header and its events
 TITLES = ("sliding window", "refold")
 
 Size = tuple[int, float]  # tokens on the page, dollars so far
 
 
-class Screen(Protocol):
-    """What shows the story."""
-
-    def begin(self, window: int, model: str) -> None: ...
-    def action(self, tool: str, text: str, message: int) -> None: ...
-    def meters(self, left: Size, right: Size) -> None: ...
-    def left(self, note: Note) -> None: ...
-    def right(self, note: Note) -> None: ...
-    def end_stream(self) -> None: ...
-    def answers(self, answers: list[Answer]) -> None: ...
-    def proof(self, note: Note) -> None: ...
-    def closing(self, report: Report) -> None: ...
-
-
 class Pace:
-    """Waits, unless nobody watches. Work that took its time already is not waited for again."""
+    """Waits between turns, if `on`. Time spent on work counts as waiting."""
 
     def __init__(self, *, on: bool) -> None:
         self.on, self.due = on, time.monotonic()
@@ -58,14 +43,14 @@ class Pace:
 
 
 class DemoConsole(Console):
-    """A console that lets its caller answer for a closed pipe; rich would end the process."""
+    """A console that raises on a closed pipe; rich would end the process."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def console_on(screen: CommandScreen | None) -> Console:
-    """A console that prints where the screen does, or nowhere if nobody reads it."""
+    """A console with the output of the screen; silent without one, or for JSON."""
     console = DemoConsole(
         file=screen.out if screen else None,
         no_color=True if screen and screen.no_color else None,
@@ -79,14 +64,14 @@ def console_on(screen: CommandScreen | None) -> Console:
 
 
 def stage_on(console: Console, *, fast: bool) -> Lines:
-    """What shows the story: columns that move where somebody watches, else lines."""
+    """The display of the story: moving columns on a terminal, else lines."""
     symbols = symbols_for(console.encoding)
     is_watched = console.is_terminal and not console.is_dumb_terminal and not console.quiet
     return Live(console, symbols, Pace(on=not fast)) if is_watched else Lines(console, symbols)
 
 
 def header(window: int, model: str) -> Text:
-    """What is being shown, in two lines."""
+    """The title, in two lines."""
     title = Text("refold demo", style="bold")
     title.append(
         f"  one scripted agent, real tools, a window of {window:,} tokens\n", style="default"
@@ -110,10 +95,10 @@ class Lines:
         self.console.print(header(window, model), "", sep="\n")
 
     def action(self, tool: str, text: str, message: int) -> None:
-        """Nothing: a line for every call would bury the story."""
+        """Does nothing: a line for every call would bury the story."""
 
     def meters(self, left: Size, right: Size) -> None:
-        """Nothing: a meter only means something where it moves."""
+        """Does nothing: a meter is only useful if it moves."""
 
     def left(self, note: Note) -> None:
         self._print(TITLES[0], note)
@@ -128,7 +113,7 @@ class Lines:
             self.console.print(Text(label, style="dim").append_text(line))
 
     def stop(self) -> None:
-        """Gives the terminal back, also when the story broke off."""
+        """Restores the terminal, also after an error."""
 
     def end_stream(self) -> None:
         self.console.print()
@@ -144,8 +129,7 @@ class Lines:
 
 
 def event_lines(note: Note, symbols: Symbols, width: int) -> list[Text]:
-    """An event as lines no wider than that: a symbol, what happened, and dimmer what more there is
-    to say."""
+    """An event as lines of at most this width: a symbol and the first line, then dimmer details."""
     symbol, style = symbols.of(note.kind)
     first, *rest = note.lines
     lines = _wrapped(first, f"{symbol} ", style, symbols, width)
@@ -155,7 +139,7 @@ def event_lines(note: Note, symbols: Symbols, width: int) -> list[Text]:
 
 
 def _wrapped(line: str, opening: str, style: str, symbols: Symbols, width: int) -> list[Text]:
-    """A line in as many rows as it needs."""
+    """A line, wrapped into rows."""
     rows = textwrap.wrap(
         clean(symbols.spelled(line)),
         max(20, width),
@@ -252,7 +236,7 @@ class Live(Lines):
         return Group(self.head, Text(), grid, foot)
 
     def _event_rows(self, width: int) -> int:
-        """How many rows a panel has for events."""
+        """The number of rows for events in a panel."""
         head_rows = len(self.head.wrap(self.console, width))
         height = min(self.console.height, ROWS_MAX)
         return max(4, height - FRAME_ROWS - head_rows)
@@ -272,7 +256,7 @@ class Live(Lines):
 
 
 def meter(size: Size, window: int, symbols: Symbols, width: int) -> list[Text]:
-    """How full the page is, as a bar that changes its color at the thresholds, and in figures."""
+    """The fill level of the page: a bar that changes color at the thresholds, and figures."""
     tokens, dollars = size
     cost = f"${dollars:.2f}"
     figures = f"{tokens:,} of {window:,} tokens"
@@ -283,7 +267,7 @@ def meter(size: Size, window: int, symbols: Symbols, width: int) -> list[Text]:
 
 
 def _bar(share: float, symbols: Symbols, width: int) -> Text:
-    """A bar that is filled to a share, and the share in percent."""
+    """A bar filled to a share, and the share in percent."""
     style = _bar_style(share)
     label = f" {share:4.0%}" if share < 10 else " >999%"
     space = width - len(label)

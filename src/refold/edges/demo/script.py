@@ -1,16 +1,11 @@
-"""What the scripted agent does: it reads its way through the scratch copy, and works on it a
-little.
+"""The scripted agent, and the scratch copy of the installed package that it reads and edits with
+real tools.
 
-The script follows from the source alone: files are taken evenly over the package, names from their
-first definitions, texts from their docstrings. So it is the same on every run, and grows no longer
-when the package does. Neighbours: `workshop` runs the calls, `story` plays the turns, `questions`
-asks about the facts marked here.
-
-A scratch copy of the installed package, and the real tools that an agent works on it with.
-
-Outputs are the same on every run: paths are relative to the scratch copy, lists are sorted, and
-what a command prints is cleaned of the scratch folder's name. Neighbour: `script` decides what is
-called.
+The script is derived from the source: files are chosen evenly over the package, names from their
+first definitions, texts from their docstrings. So it is the same on every run, and its length does
+not depend on the package's. Outputs are the same too: paths are relative to the scratch copy, lists
+are sorted, and the scratch folder's name is removed from the output of commands. Neighbours:
+`story` plays the turns, `questions` asks about the facts marked here.
 """
 
 from __future__ import annotations
@@ -71,7 +66,7 @@ _PUBLIC = re.compile(r"^(?:def|class) ([A-Za-z]\w+)", re.MULTILINE)
 
 
 class Call(Struct, frozen=True):
-    """One tool call. A `fact` is a name under which its outcome is asked for later."""
+    """One tool call. `fact` names its outcome for the questions."""
 
     name: str
     arguments: dict[str, Any]
@@ -79,7 +74,7 @@ class Call(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """Either a user's request, or what the agent says, with the calls it makes."""
+    """Either a user's request, or a text of the agent with its calls."""
 
     asks: str = ""
     says: str = ""
@@ -102,7 +97,7 @@ def script(shop: Workshop) -> Iterator[Turn]:
 
 
 def chosen(shop: Workshop) -> list[str]:
-    """Files of a readable size, evenly over the package, never the one that a rule protects."""
+    """Files of a readable size, evenly over the package, without the protected one."""
     fitting = []
     for file in shop.files(PACKAGE):
         name = shop.name(file)
@@ -151,7 +146,7 @@ def _chapter(shop: Workshop, number: int, files: Sequence[str], earlier: str) ->
 
 
 def _reading(shop: Workshop, file: str, page: int) -> Iterator[Turn]:
-    """A file page by page, then who else names what it defines first."""
+    """A file page by page, then a search for its first definition."""
     pages = min(PAGES_MAX, -(-len(shop.lines(file)) // PAGE_LINES))
     for at in range(page, pages + 1):
         yield act(f"{file}, page {at} of {pages}.", read(file, at))
@@ -217,7 +212,7 @@ def defined(shop: Workshop, file: str) -> str:
 
 
 def _definition(shop: Workshop) -> tuple[str, str]:
-    """A name that is defined exactly once in the package, and where."""
+    """A name that is defined exactly once in the package, and its file."""
     homes: dict[str, list[str]] = {}
     for file in shop.files(PACKAGE):
         path = shop.name(file)
@@ -237,13 +232,17 @@ def idea(shop: Workshop, file: str) -> str:
 COMMAND_S_MAX = 30.0
 OUTPUT_CHARS_MAX = 2 * 1024 * 1024
 MATCHES_MAX = 40
-HIDDEN = ("PYTHONPATH", "PYTHONUNBUFFERED")  # variables that a command does not see
+HIDDEN = (
+    "PYTHONPATH",
+    "PYTHONSAFEPATH",
+    "PYTHONUNBUFFERED",
+)  # variables that a command does not see
 # The demo's own files stay out of the copy: its script would give the answers away.
 SKIPPED = ("__pycache__", "*.pyc", "demo", "demo.py")
 
 
 class Outcome(Struct, frozen=True):
-    """What a tool gave."""
+    """The result of a tool."""
 
     text: str
     failed: bool = False
@@ -288,8 +287,8 @@ TOOLS = [
 
 @contextmanager
 def scratch_folder(*, keep: bool = False) -> Iterator[Path]:
-    """A folder of our own, gone afterwards. Its name has lower-case letters only: it is part of
-    stubs, and every name must have the same number of tokens."""
+    """A temporary folder. Its name has lowercase letters only: it is part of stubs, and every name
+    must have the same number of tokens."""
     letters = "".join(secrets.choice(string.ascii_lowercase) for _ in range(12))
     folder = Path(tempfile.gettempdir()) / f"refold-demo-{letters}"
     try:
@@ -305,7 +304,7 @@ def scratch_folder(*, keep: bool = False) -> Iterator[Path]:
 
 
 def _environment() -> dict[str, str]:
-    """What a command sees, so that it prints the same everywhere."""
+    """The environment of commands, for the same output everywhere."""
     environ = {name: text for name, text in os.environ.items() if name not in HIDDEN}
     plain = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"}
     return environ | plain
@@ -334,7 +333,7 @@ class Workshop:
             case "edit_file":
                 return self.edit_file(**arguments)
             case _:
-                raise Invalid(f"there is no tool {name!r}", hint="see workshop.TOOLS")
+                raise Invalid(f"there is no tool {name!r}", hint="see script.TOOLS")
 
     # --- reading ---
 
@@ -383,7 +382,7 @@ class Workshop:
     def _matches(self, wanted: re.Pattern[str], name: str) -> list[str]:
         """The lines of a file that match, as path:line:text."""
         lines = self.lines(name)
-        # Most files have no match at all, and one look at the whole text says so.
+        # Most files have no match, and one search of the whole text is faster.
         if not wanted.search("\n".join(lines)):
             return []
         numbered = enumerate(lines, 1)

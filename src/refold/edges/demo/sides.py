@@ -107,8 +107,8 @@ class Bill:
 
     @property
     def cost(self) -> float:
-        """The cheaper of two ways: with cache marks and without. Nobody is billed for a cache
-        that never holds."""
+        """The lower of two costs: with cache marks and without. A cache that never hits is not
+        billed."""
         return min(self.cost_cached, self.cost_plain)
 
     @property
@@ -167,7 +167,7 @@ class Entry(Struct, frozen=True):
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """One request: what was in it, and what the provider would say to it."""
+    """One request: its content, and the reasons why a provider would refuse it."""
 
     request: dict[str, Any]
     units: Sequence[Unit]
@@ -219,7 +219,7 @@ class Messages:
         head = self.scale.units({**self.fixed, "messages": []})
         request = {**self.fixed, "messages": [entry.wire for entry in page]}
         units = [*head, *(entry.unit for entry in page)]
-        # Everything in one list cannot break a rule of the provider's; only a window that cuts can.
+        # A complete list breaks no rule of the provider; only a window that cuts can.
         faults = dialect(DIALECT).check(request) if self.limit is not None else []
         return Sent(
             request=request,
@@ -230,8 +230,8 @@ class Messages:
         )
 
     def page(self) -> list[Entry]:
-        """What is sent now. A page must open with a user's words, so a window that opens
-        otherwise says why."""
+        """The messages to send. A page must open with a user's message, so a window that cut it off
+        begins with a notice."""
         shown = self.entries[self.first :]
         if not shown or _is_request(shown[0]):
             return shown
@@ -273,7 +273,7 @@ class Messages:
 
 
 def has_results(entry: Entry) -> bool:
-    """Whether it answers calls, so that no page can begin with it."""
+    """Whether a message has results of calls, so that no page can begin with it."""
     content = entry.wire["content"]
     return isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
 
@@ -307,7 +307,7 @@ class Folded:
         self.context.on("*", self.notices.append)
 
     def append(self, message: dict[str, Any]) -> int:
-        """Appends a user's message; gives its seq."""
+        """Appends a user's message; returns its seq."""
         return self.context.append(message)[-1].seq
 
     def append_results(self, outcomes: Mapping[str, Outcome]) -> list[int]:
@@ -347,9 +347,9 @@ class Folded:
 
     def new_notices(self) -> list[Notice]:
         """The engine's notices since the last call."""
-        said = list(self.notices)
+        notices = list(self.notices)
         self.notices.clear()
-        return said
+        return notices
 
 
 def fixed_part(system: str, tools: list[dict[str, Any]]) -> dict[str, Any]:
@@ -412,11 +412,7 @@ class Summarized(Messages):
         head = self.scale.units({**self.fixed, "messages": [entry.wire for entry in read]})
         usage = self.bill.charge([*head, self.scale.unit(ASKED)], output)
         self.summaries += 1
-        self.summaries_dollars += _dollars(self.bill.model, usage)
-
-
-def _dollars(model: Model, usage: Usage) -> float:
-    return cost(model, usage) or 0.0
+        self.summaries_dollars += cost(self.bill.model, usage) or 0.0
 
 
 def summary_text(entries: Sequence[Entry]) -> str:

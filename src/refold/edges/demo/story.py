@@ -1,8 +1,6 @@
-"""The run itself: every turn of the script goes to all sides, and what happens there is shown on
-the screen.
+"""The run itself: every turn of the script goes to all sides, and the screen shows the effects.
 
-Neighbours: `script` says what the agent does, `sides` send, `report` has the figures, `screen`
-shows.
+Neighbours: `script` has the turns, `sides` send, `report` has the figures, `screen` shows.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from refold.edges.commands.session import Session
 from refold.edges.demo import proofs, script
 from refold.edges.demo.questions import Question, Search, on_entries, questions, questions_message
 from refold.edges.demo.report import Answer, Note, Report, report_of
-from refold.edges.demo.screen import Screen, console_on, stage_on
+from refold.edges.demo.screen import Lines, console_on, stage_on
 from refold.edges.demo.script import TOOLS, Call, Outcome, Turn, Workshop
 from refold.edges.demo.sides import (
     Entry,
@@ -34,7 +32,6 @@ from refold.edges.demo.sides import (
     reserve_for,
 )
 from refold.errors import Corrupt
-from refold.log.notices import Notice
 from refold.tokens.models import model_info
 
 MODEL = "claude-sonnet-5-5"
@@ -61,7 +58,7 @@ class Story:
     """One run. `everything`, `window`, `summarized` and `folded` are the ways; the screen shows
     the window and refold while they work, and all at the end."""
 
-    def __init__(self, folder: Path, screen: Screen, *, window: int) -> None:
+    def __init__(self, folder: Path, screen: Lines, *, window: int) -> None:
         self.screen, self.window_tokens, self.model = screen, window, model_info(MODEL)
         self.shop = Workshop(folder / "scratch")
         scale, fixed = Scale(), fixed_part(script.SYSTEM, TOOLS)
@@ -74,8 +71,8 @@ class Story:
         self.summarized = Summarized(scale, self.model, fixed, room=room, limit=limit)
         self.scale, self.folder = scale, folder
         self.facts: dict[str, Outcome] = {}
-        self.seen: dict[int, str] = {}  # what every message said, by seq
-        self.dropped: list[Entry] = []  # what the window lost and nobody has seen yet
+        self.seen: dict[int, str] = {}  # the text of every message, by seq
+        self.dropped: list[Entry] = []  # dropped by the window, and not shown yet
         self.compactions = self.calls = self.replies = self.tokens_seen = 0
         self.large = ""
 
@@ -107,7 +104,7 @@ class Story:
         self.screen.action("user", text.split("\n", 1)[0], len(self.seen))
 
     def _act(self, turn: Turn) -> None:
-        """One reply of the agent, and what its calls gave."""
+        """One reply of the agent, and the results of its calls."""
         content: list[dict[str, Any]] = [{"type": "text", "text": turn.says}]
         ids = [f"toolu_{self.calls + at:04}" for at, _ in enumerate(turn.calls)]
         self.calls += len(ids)
@@ -158,7 +155,7 @@ class Story:
         self._append(seqs[0], {"role": "user", "content": blocks}, texts[0])
         self.seen.update(zip(seqs, texts))  # each result is a message of its own
         if len(self.folded.context.artifacts.list()) > known:
-            self._tell_stub(outcomes)
+            self._show_stub(outcomes)
 
     def _append(self, seq: int, wire: dict[str, Any], text: str) -> None:
         self.seen[seq] = text
@@ -167,7 +164,7 @@ class Story:
         self.everything.append(seq, wire)
         self.summarized.append(seq, wire)
         self._meters()
-        self._tell_notices()
+        self._show_notices()
 
     # --- requests ---
 
@@ -178,15 +175,15 @@ class Story:
         if not sent.taken:
             side.bill.refuse(too_long=sent.too_long)
             if not sent.too_long:
-                reason = f"the sliding window sent what no provider takes: {sent.faults[0]}"
+                reason = f"the sliding window sent an invalid request: {sent.faults[0]}"
                 raise Corrupt(reason, hint="report this")
             size_bytes = side.cut_last()
             if shown:
-                self._tell_refused(sent, size_bytes)
+                self._show_refused(sent, size_bytes)
             sent = self._send_once(side, shown=shown)
         side.bill.charge(sent.units, output)
         if shown and self.dropped and self.dropped[0].seq == next(iter(self.seen)):
-            self._tell_dropped()
+            self._show_dropped()
         return sent
 
     def _send_once(self, side: Messages, *, shown: bool) -> Sent:
@@ -198,45 +195,42 @@ class Story:
     def _send_folded(self) -> Sent:
         sent = self.folded.send()
         self._meters()
-        self._tell_notices()
+        self._show_notices()
         bill = self.folded.bill
         bill.invalid += bool(sent.faults)
         bill.over_budget += sent.too_long
         return sent
 
-    # --- telling ---
+    # --- display ---
 
     def _meters(self) -> None:
         window = (self.window.tokens(), self.window.bill.cost)
         folded = (self.folded.context.stats().current, self.folded.bill.cost)
         self.screen.meters(window, folded)
 
-    def _tell_notices(self) -> None:
+    def _show_notices(self) -> None:
         for notice in self.folded.new_notices():
-            self._tell(notice)
+            if notice.name == "context-warning":
+                self.screen.right(Note("warn", [f"warning: {int(notice.percent)} % full"]))
+            if notice.receipt is not None and notice.name == "compaction-complete":
+                self.compactions += 1
+                self._show_dropped()
+                self.screen.right(Note("fold", receipt_lines(notice.receipt, self.compactions)))
 
-    def _tell(self, notice: Notice) -> None:
-        if notice.name == "context-warning":
-            self.screen.right(Note("warn", [f"warning: {int(notice.percent)} % full"]))
-        if notice.receipt is not None and notice.name == "compaction-complete":
-            self.compactions += 1
-            self._tell_dropped()
-            self.screen.right(Note("fold", receipt_lines(notice.receipt, self.compactions)))
-
-    def _tell_dropped(self) -> None:
-        """Shows what the sliding window lost since this was last shown."""
+    def _show_dropped(self) -> None:
+        """Shows the messages that the sliding window has dropped since the last call."""
         if self.dropped:
             self.screen.left(Note("drop", dropped_lines(self.dropped)))
             self.dropped = []
 
-    def _tell_refused(self, sent: Sent, size_bytes: int) -> None:
+    def _show_refused(self, sent: Sent, size_bytes: int) -> None:
         lines = [
             f"refused: {sent.tokens:,} tokens, too long",
             f"{size_bytes:,} bytes cut to their start",
         ]
         self.screen.left(Note("refuse", lines))
 
-    def _tell_stub(self, outcomes: dict[str, Outcome]) -> None:
+    def _show_stub(self, outcomes: dict[str, Outcome]) -> None:
         artifact = self.folded.context.artifacts.list()[-1].artifact
         slot = self.folded.context.view.slots[-1]
         if any(outcome is self.facts.get("large") for outcome in outcomes.values()):
@@ -251,17 +245,18 @@ class Story:
     # --- the end ---
 
     def _questions(self) -> list[Answer]:
-        """Asks all six in one message and looks for each answer in what every side would send."""
-        those = questions(self.facts)
-        self._ask(questions_message(those))
+        """Asks all six in one message, and looks for each answer in the next request of every
+        side."""
+        asked = questions(self.facts)
+        self._ask(questions_message(asked))
         everything = self._send_plain(self.everything, 0, shown=False)
         summarized = self._send_plain(self.summarized, 0, shown=False)
         window, folded = self._send_plain(self.window, 0, shown=True), self._send_folded()
         self.folded.bill.charge(folded.units, 0)
-        self._tell_dropped()
+        self._show_dropped()
         search = Search(self.folded.context, folded.request, self.seen)
         plain = (everything, summarized, window)
-        return [self._answer(question, plain, search) for question in those]
+        return [self._answer(question, plain, search) for question in asked]
 
     def _answer(self, question: Question, plain: tuple[Sent, Sent, Sent], search: Search) -> Answer:
         everything, summarized, window = plain
@@ -275,7 +270,7 @@ class Story:
 
 
 def dropped_lines(entries: Sequence[Entry]) -> list[str]:
-    """What a sliding window lost, in a few short lines."""
+    """Messages dropped by a sliding window, in a few short lines."""
     span = Span(entries[0].seq, entries[-1].seq)
     tokens = sum(entry.unit.tokens for entry in entries)
     lines = [
@@ -288,8 +283,8 @@ def dropped_lines(entries: Sequence[Entry]) -> list[str]:
 
 
 def receipt_lines(receipt: Receipt, count: int) -> list[str]:
-    """A receipt in a few short lines: what, handle, price, cache. The first says more, to be
-    understood."""
+    """A receipt in a few short lines: actions, handles, price, cache. The first has more
+    details."""
     lines = [f"receipt {count}: {receipt.tokens_before:,} → {receipt.tokens_after:,} tokens"]
     shown = receipt.items[: ITEMS_SHOWN if count == 1 else 1]
     for item in shown:

@@ -118,7 +118,7 @@ class Client:
         key = os.environ.get(self._key_env, "").strip()
         if not key or not key.isascii() or not key.isprintable():
             hint = f"set {self._key_env} in the environment"
-            raise Denied(f"{self._key_env} holds no key", hint=hint)
+            raise Denied(f"{self._key_env} has no valid key", hint=hint)
         if urlsplit(self.url).scheme != "https" and self.host not in LOOPBACK:
             reason = f"a key is not sent to {self.host} in the clear"
             raise Denied(reason, hint="use an https address")
@@ -294,7 +294,7 @@ def _decoded(text: str) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError) as error:
         cause = error
     if not isinstance(value, dict):
-        reason = f"the stream holds {len(text):,} characters that are not a JSON object"
+        reason = f"the stream has {len(text):,} characters that are not a JSON object"
         hint = "check the address and the kind of the endpoint"
         raise Unavailable(reason, hint=hint) from cause
     return value

@@ -58,7 +58,7 @@ def endpoint(
         window = info.window if info.known else WINDOW_DEFAULT
     check_limits(timeout_s=timeout_s, deadline_s=deadline_s, tries=tries)
     if not isinstance(window, int) or window < 1:
-        raise Invalid(f"window is {window!r}", hint="give the tokens that the model can read")
+        raise Invalid(f"window is {window!r}", hint="give the model's window in tokens")
     return Endpoint(
         check_address(url),
         model,

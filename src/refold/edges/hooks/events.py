@@ -23,6 +23,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from refold.edges.hooks import state
+from refold.system import own_python
 
 if TYPE_CHECKING:
     from refold.core.model import Origin
@@ -69,10 +70,8 @@ def follow(event: Event, session: str, store: str) -> None:
     if not isinstance(transcript, str) or not transcript:
         return
     here = os.environ.get("CLAUDE_PROJECT_DIR") or event.get("cwd")
-    # Without -P, Python would import modules of the project instead of refold's.
-    follower = [sys.executable, "-P", "-m", "refold.edges.hooks.follower"]
-    subprocess.Popen(
-        [*follower, session, transcript, store],
+    own_python.start(
+        *("-m", "refold.edges.hooks.follower", session, transcript, store),
         cwd=here if isinstance(here, str) and os.path.isdir(here) else None,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Source(NamedTuple):
-    """A source: the module and name of its reader, its files, and what the reader was tried on."""
+    """A source: the module and name of its reader, its files, and the sessions used to test it."""
 
     reader: str
     title: str
@@ -23,7 +23,7 @@ REAL = "real sessions of the program"
 RECORDED = "a session recorded here from the program itself"
 DOCUMENTED = "the documented format only: the program was not run here"
 
-# In the order of recognition: the more particular formats come first.
+# In the order of recognition: the more specific formats come first.
 SOURCES = {
     "claude-code": Source(
         "claude_code.READER", "Claude Code", "~/.claude/projects/*/*.jsonl", REAL

@@ -2,7 +2,7 @@
 
 A heading begins a chat, `#### ` marks the user's text, `> ` the program's (a note); everything else
 is the model's. Lines of the first two end in two spaces. The program's lines also name the model
-and the tokens of a reply. Every chat of the file is a session of its own. Neighbours: `entry`,
+and the tokens of a reply. Every chat of the file is a separate session. Neighbours: `entry`,
 `lines`.
 """
 
@@ -83,7 +83,7 @@ class _Chat:
             return
         self.count += 1
         if (at_ms := self.where.get("at_ms")) is not None:
-            self.where["at_ms"] = at_ms + 1  # the file has the time of the chat alone
+            self.where["at_ms"] = at_ms + 1  # the file only has the start time of the chat
         key = f"{self.began}:{self.count}:{digest(text.encode())}"[:400]
         if self.kind == "program":
             yield NoteEntry(kind="program", data=text, key=key, **self.where)

@@ -1,10 +1,10 @@
 """Claude Code's transcripts: `~/.claude/projects/FOLDER/SESSION.jsonl`.
 
-A response is several lines, one for each block; its usage counts once. Lines form a tree by
-`parentUuid`, after a compact boundary by `logicalParentUuid`: the branch of the last line is the
-session, with parallel results, which fork the tree, and the other blocks of its responses. Side
-chains are sessions of their own. The summary after a compact boundary replaces everything before
-it. Neighbours: `entry`, `lines`.
+A response has one line per block; its usage counts once. Lines form a tree by `parentUuid`, after a
+compact boundary by `logicalParentUuid`: the branch of the last line is the session, together with
+parallel results, which fork the tree, and the other blocks of its responses. Side chains are
+separate sessions. The summary after a compact boundary replaces everything before it. Neighbours:
+`entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, guar
 from refold.errors import Invalid
 from refold.tokens.models import most
 
-LEFT = "left"  # in the id of the conversation of an abandoned branch
-SYNTHETIC = "<synthetic>"  # the model in lines of the program itself, such as errors
+LEFT = "left"  # in the conversation id of an abandoned branch
+SYNTHETIC = "<synthetic>"  # the model of lines written by the program itself, such as errors
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 
 
@@ -61,7 +61,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
 
 
 def branches(lines: Lines, most: int) -> Iterator[Branch]:
-    """The abandoned branches, newest first, each with its messages from the beginning on."""
+    """The abandoned branches, newest first, each with all messages since the start."""
     for leaf, uuids in left_branches(lines, most):
         yield Branch(f"{LEFT}-{leaf[:8]}", partial(_branch_entries, lines, uuids))
 
@@ -73,7 +73,7 @@ def _branch_entries(lines: Lines, branch: set[str]) -> Iterator[Entry]:
 
 
 def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
-    answers: dict[str, _Answer] = {}
+    answers: dict[str, _Response] = {}
     chains: dict[str, str] = {}
     located: set[str] = set()  # sessions whose folder is known
     for number, line, raw in lines.objects():
@@ -84,27 +84,26 @@ def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
             yield SessionFacts(metadata={FOLDER: line[FOLDER]}, **where)
         uuid = str(line.get("uuid") or "")
         key = uuid or f"{number}:{digest(raw)}"
-        if not _is_spoken(line):
+        if not _is_message(line):
             yield from guarded(_beside(line, key, (uuid,), where), where)
             continue
-        answer = answers.setdefault(session, _Answer())
+        answer = answers.setdefault(session, _Response())
         if key in answer.read:
-            continue  # the file has it twice
+            continue  # a duplicate in the file
         answer.read.add(key)
         if not session and key not in live:
-            of = str(line["message"].get("id") or key)
-            left = f"left:{key}"
-            yield NoteEntry(kind=LEFT_BRANCH, data=line, key=left, message=of, ids=(uuid,), **where)
+            names = {"key": f"left:{key}", "message": str(line["message"].get("id") or key)}
+            yield NoteEntry(kind=LEFT_BRANCH, data=line, ids=(uuid,), **names, **where)
             continue
-        read = answer.take if line["type"] == "assistant" else answer.ask
+        read = answer.add_block if line["type"] == "assistant" else answer.add_user_line
         yield from guarded(read(line, uuid, key, where), where)
     for answer in answers.values():
         yield from answer.end()
 
 
-def _is_spoken(line: dict[str, Any]) -> bool:
+def _is_message(line: dict[str, Any]) -> bool:
     message = line.get("message")
-    if line.get("type") not in SPOKEN or not isinstance(message, dict):
+    if line.get("type") not in MESSAGE_TYPES or not isinstance(message, dict):
         return False
     return message.get("model") != SYNTHETIC
 
@@ -121,7 +120,7 @@ def _beside(line: dict[str, Any], key: str, ids: tuple[str, ...], where: Where) 
 
 
 def _chain_of(line: dict[str, Any], chains: dict[str, str]) -> str:
-    """The name of the side chain that a line belongs to; empty for the session itself."""
+    """The name of the side chain of a line; empty for the session itself."""
     if not line.get("isSidechain"):
         return ""
     agent = line.get("agentId")
@@ -131,8 +130,8 @@ def _chain_of(line: dict[str, Any], chains: dict[str, str]) -> str:
     return chain
 
 
-class _Answer:
-    """The response being read: its blocks so far, and the results that came meanwhile."""
+class _Response:
+    """The current response: its blocks so far, and the results received meanwhile."""
 
     def __init__(self) -> None:
         self.id, self.key, self.model = "", "", ""
@@ -140,11 +139,11 @@ class _Answer:
         self.ids: list[str] = []  # of their lines
         self.first = Where()
         self.usage: Usage | None = None
-        self.billed: Any = None  # the usage of the line before
+        self.billed: Any = None  # the usage of the previous line
         self.results: list[MessageEntry] = []
         self.read: set[str] = set()  # the keys of all lines so far
 
-    def take(self, line: dict[str, Any], id: str, key: str, where: Where) -> Iterator[Entry]:
+    def add_block(self, line: dict[str, Any], id: str, key: str, where: Where) -> Iterator[Entry]:
         message = line["message"]
         response = str(message.get("id") or key)
         if response != self.id:
@@ -167,21 +166,23 @@ class _Answer:
             except Invalid as error:
                 yield UnreadLine(reason=error.message, **where)
 
-    def ask(self, line: dict[str, Any], id: str, key: str, where: Where) -> Iterator[Entry]:
+    def add_user_line(
+        self, line: dict[str, Any], id: str, key: str, where: Where
+    ) -> Iterator[Entry]:
         content = line["message"].get("content")
         message = {"role": "user", "content": content}
-        said = MessageEntry(message=message, key=key, ids=(id,), **where)
+        entry = MessageEntry(message=message, key=key, ids=(id,), **where)
         if line.get("isCompactSummary"):
             yield from self.end()
             yield SummaryEntry(text=_text_of(content), key=key, ids=(id,), **where)
-        elif self.blocks and _results_of(content):
-            self.results.append(said)
+        elif self.blocks and _has_result(content):
+            self.results.append(entry)
         else:
             yield from self.end()
-            yield said
+            yield entry
 
     def end(self) -> Iterator[Entry]:
-        """The whole response, then the results that came while it was written."""
+        """Yields the complete response, then the results received meanwhile."""
         if self.blocks:
             yield MessageEntry(
                 message={"role": "assistant", "content": self.blocks},
@@ -192,8 +193,7 @@ class _Answer:
                 **self.first,
             )
         yield from self.results
-        self.id, self.blocks, self.results = "", [], []
-        self.ids = []
+        self.id, self.blocks, self.ids, self.results = "", [], [], []
         self.usage = self.billed = None
 
 
@@ -204,17 +204,12 @@ def _text_of(content: Any) -> str:
     return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
 
 
-def _results_of(content: Any) -> list[str]:
-    """The calls that a message answers."""
+def _has_result(content: Any) -> bool:
     parts = content if isinstance(content, list) else []
-    return [
-        str(part.get("tool_use_id"))
-        for part in parts
-        if isinstance(part, dict) and part.get("type") == "tool_result"
-    ]
+    return any(isinstance(part, dict) and part.get("type") == "tool_result" for part in parts)
 
 
-SPOKEN = ("user", "assistant")
+MESSAGE_TYPES = ("user", "assistant")
 
 
 class _Block(Struct):
@@ -241,7 +236,7 @@ _decode = decoding.decoder(_Line).decode
 
 class _Ids(NamedTuple):
     """The ids that connect a line with others: of its response, of its calls, and of the calls it
-    answers. Nothing else of a line is kept, since there may be a million."""
+    answers. The rest of the line is dropped, since there may be a million."""
 
     response: str
     calls: tuple[str, ...]
@@ -256,7 +251,7 @@ def _ids_of(head: _Head) -> _Ids:
 
 
 class _Tree(NamedTuple):
-    """The parent of each line, the ids of each message, and the last message."""
+    """The parent of each line, the ids of each message, and the uuid of the last message."""
 
     parents: dict[str, str | None]
     heads: dict[str, _Ids]
@@ -264,14 +259,14 @@ class _Tree(NamedTuple):
 
 
 def live_branch(lines: Lines) -> set[str]:
-    """The uuids of the session's lines: the last message and its ancestors, and the parallel blocks
-    and results beside them."""
+    """The uuids of the session's lines: the last message and its ancestors, with parallel blocks
+    and results."""
     return _branch_of(_tree(lines))
 
 
 def left_branches(lines: Lines, most: int) -> list[tuple[str, set[str]]]:
     """The abandoned branches, newest first, at most `most`: the last message of each, and the uuids
-    of its lines from the beginning on."""
+    of its lines from the start of the session."""
     tree = _tree(lines)
     known = _branch_of(tree)
     found: list[tuple[str, set[str]]] = []
@@ -286,7 +281,16 @@ def left_branches(lines: Lines, most: int) -> list[tuple[str, set[str]]]:
 
 
 def _branch_of(tree: _Tree) -> set[str]:
-    return _with_parallels(_back_from(tree.leaf, tree.parents), tree.heads)
+    """The last message and its ancestors, with parallel blocks and results."""
+    branch: set[str] = set()
+    leaf, heads = tree.leaf, tree.heads
+    while leaf is not None and leaf not in branch:
+        branch.add(leaf)
+        leaf = tree.parents.get(leaf)
+    responses = {heads[uuid].response for uuid in branch if uuid in heads} - {""}
+    branch |= {uuid for uuid, ids in heads.items() if ids.response in responses}
+    calls = {call for uuid in branch if uuid in heads for call in heads[uuid].calls}
+    return branch | {uuid for uuid, ids in heads.items() if not calls.isdisjoint(ids.answered)}
 
 
 def _tree(lines: Lines) -> _Tree:
@@ -304,25 +308,9 @@ def _tree(lines: Lines) -> _Tree:
         # The parent is in another file: the session continues here.
         parents[line.uuid] = parent if parent is None or parent in parents else before
         before = line.uuid
-        if line.type in SPOKEN and line.message is not None:
+        if line.type in MESSAGE_TYPES and line.message is not None:
             heads[line.uuid], leaf = _ids_of(line.message), line.uuid
     return _Tree(parents, heads, leaf)
-
-
-def _back_from(leaf: str | None, parents: dict[str, str | None]) -> set[str]:
-    live: set[str] = set()
-    while leaf is not None and leaf not in live:
-        live.add(leaf)
-        leaf = parents.get(leaf)
-    return live
-
-
-def _with_parallels(live: set[str], heads: dict[str, _Ids]) -> set[str]:
-    responses = {heads[uuid].response for uuid in live if uuid in heads} - {""}
-    live |= {uuid for uuid, ids in heads.items() if ids.response in responses}
-    calls = {call for uuid in live if uuid in heads for call in heads[uuid].calls}
-    live |= {uuid for uuid, ids in heads.items() if not calls.isdisjoint(ids.answered)}
-    return live
 
 
 READER = Reader(

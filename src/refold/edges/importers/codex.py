@@ -28,7 +28,7 @@ from refold.edges.importers.lines import Lines, Reader, counts, digest, guarded,
 Payload = dict[str, Any]
 
 _TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
-# Events whose content is in the items beside them.
+# Events that repeat the content of items.
 REPEATS = frozenset({
     "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "exec_command_begin",
     "exec_command_end", "exec_command_output_delta", "mcp_tool_call_begin", "mcp_tool_call_end",
@@ -65,10 +65,10 @@ def entries(lines: Lines) -> Iterator[Entry]:
             yield NoteEntry(kind=kind[:80], data=line, key=key, **where)
         else:
             yield from guarded(_READERS[kind](payload, key, where), where)
-            turns.take(kind, payload, key)
+            turns.add(kind, payload, key)
             if payload.get("type") == "thread_rolled_back":
                 [count] = counts(payload, "num_turns")
-                yield RewindEntry(keys=turns.back(count), key=f"{key}<", **where)
+                yield RewindEntry(keys=turns.roll_back(count), key=f"{key}<", **where)
 
 
 def _meta(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
@@ -142,19 +142,18 @@ _READERS = {
 
 
 class _Turns:
-    """The keys of the items so far, and the beginnings of the user's turns: a rollback takes whole
-    turns back."""
+    """The keys of the items so far, and which of them begin a turn, for rollbacks."""
 
     def __init__(self) -> None:
         self._items: list[tuple[str, bool]] = []
 
-    def take(self, kind: str, payload: Payload, key: str) -> None:
+    def add(self, kind: str, payload: Payload, key: str) -> None:
         if kind in ("response_item", "compacted"):
             begins = payload.get("type") == "message" and payload.get("role") == "user"
             self._items.append((key, begins))
 
-    def back(self, turns: int) -> frozenset[str]:
-        """Takes turns back; returns the keys of their items."""
+    def roll_back(self, turns: int) -> frozenset[str]:
+        """Removes the last turns; returns the keys of their items."""
         taken: list[str] = []
         for _ in range(turns):
             begins = not self._items

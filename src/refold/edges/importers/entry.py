@@ -1,4 +1,4 @@
-"""Entries: the content of a session file, one value after another, and the report on its import.
+"""Entries: the content of a session file as a sequence of values, and the report on its import.
 
 `line` is the position in the file: a line, or an element where the file is one JSON value.
 `session` names a side chain (empty: the session itself); `key` is the name of the entry in the file
@@ -19,14 +19,14 @@ from refold.core.model import Usage
 
 # Kinds of notes.
 LEFT_BRANCH = "left-branch"  # a message of an abandoned branch
-ADOPTED = "adopted-compaction"  # a summary of the file that was taken over
-REWOUND = "rewound"  # a line of the file that took others back
-UNREAD = "unread"  # an unparseable message, in its place
+ADOPTED = "adopted-compaction"  # a summary taken over from the file
+REWOUND = "rewound"  # a line of the file that took back others
+UNREAD = "unread"  # an unparseable message
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """The fields of every entry. `at_ms` is its time, if the file has one; `ids` are the ids that
-    the file gives to its lines, empty where it gives none."""
+    """Common fields. `at_ms` is the time of the entry, if the file has it; `ids` are the ids of its
+    lines, empty where a line has none."""
 
     line: int = 0
     session: str = ""
@@ -41,7 +41,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Where(TypedDict, total=False):
-    """The position and time of an entry, as readers pass them on."""
+    """Position and time of an entry, passed on by readers."""
 
     line: int
     session: str
@@ -49,7 +49,7 @@ class Where(TypedDict, total=False):
 
 
 class SessionFacts(Entry, frozen=True, kw_only=True):
-    """Facts about the session, valid from here on; None says nothing."""
+    """Facts about the session, valid from here on; None means unchanged."""
 
     model: str | None = None
     title: str | None = None
@@ -59,9 +59,8 @@ class SessionFacts(Entry, frozen=True, kw_only=True):
 
 
 class MessageEntry(Entry, frozen=True, kw_only=True):
-    """A message in any provider's shape, with its usage if the file has it there. Where the file
-    may bring more of it later, `parts` is the number of its content parts so far, and `ids` has the
-    id of the line of each part (empty: the line has none)."""
+    """A message in any provider's format, with its usage if known. If the message may still grow,
+    `parts` is the number of its content parts so far, and `ids` has one line id per part."""
 
     message: Any
     usage: Usage | None = None
@@ -75,8 +74,8 @@ class UsageEntry(Entry, frozen=True, kw_only=True):
 
 
 class NoteEntry(Entry, frozen=True, kw_only=True):
-    """A line that is not a message. `kind` is the file's own word for it; in an abandoned branch,
-    `message` names the message that the line belongs to."""
+    """A line that is not a message. `kind` is its type in the file; in an abandoned branch,
+    `message` names the message of the line."""
 
     kind: str
     data: Any
@@ -96,24 +95,22 @@ class RewindEntry(Entry, frozen=True, kw_only=True):
 
 
 class UnreadLine(Entry, frozen=True, kw_only=True):
-    """A line that could not be read, and why."""
+    """An unreadable line."""
 
     reason: str
 
 
 class Branch(NamedTuple):
-    """An abandoned branch of a session: its name, and its entries from the beginning on. The first
-    ones are those of the session itself."""
+    """An abandoned branch of a session: its name, and its entries from the start of the session."""
 
     name: str
     entries: Callable[[], Iterator[Entry]]
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """A conversation that follows a session: its messages in the file, how many of them are new,
-    how many a rewind took back, and how many the file no longer has. Restoring `left_at` shows the
-    abandoned branch alone; `left` counts the messages of branches that the file itself abandoned
-    and that are only notes. All counts are of messages, not of lines."""
+    """The conversation of a session, with message counts: in the file, new, taken back by a rewind
+    (`restored`), and missing from the file. Restoring `left_at` shows only the abandoned branch;
+    `left` counts the messages of branches abandoned in the file, which are only notes."""
 
     conversation: str
     title: str
@@ -127,8 +124,8 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """The result of an import. `unread` has the first unreadable lines, of `unread_total`; where
-    the file has no lines, `unit` says what their numbers count."""
+    """The result of an import. `unread` has the first of `unread_total` unreadable lines; `unit`
+    names what their numbers count, if not lines."""
 
     file: str
     source: str
@@ -139,18 +136,18 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def printable(path: Path) -> str:
-    """A file name for reports; names on a disk may have bytes that are not text."""
+    """A file name for reports, with bytes that are not text replaced."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 class Tally:
-    """Counts what an import wrote of one session, over all its attempts: another process may write
-    to the log meanwhile, and then the import starts over and recognizes its own messages.
+    """Message counts of an import, over all its attempts: if another process writes to the log
+    meanwhile, the import starts over and recognizes its own messages.
 
     `new` and `restored` (taken back by a rewind) count messages; `left_at` is the head before
-    something was taken off. `again` has the keys of messages that are written once more because a
-    message grew, and `grown_at` the head before that. `unparsed` has the keys of messages that
-    count as new and are notes. Messages that only wait to be written do not count yet."""
+    messages were reverted. `again` has the keys of messages written again because a message grew,
+    and `grown_at` the head before that. `unparsed` has the keys of new messages that are notes.
+    Messages do not count until they are written."""
 
     def __init__(self) -> None:
         self.new = self.restored = 0
@@ -162,7 +159,7 @@ class Tally:
         self._waiting_again: set[str] = set()
 
     def count(self, key: str, written: int) -> None:
-        """Counts a message that waits to be written, after `written` events."""
+        """Counts a pending message, after `written` events."""
         self._settle(written)
         if key in self.again:
             self.again.remove(key)
@@ -172,18 +169,18 @@ class Tally:
             self._waiting += 1
 
     def take_back(self, count: int, left_at: int) -> None:
-        """Counts messages taken off; `left_at` is the head before that."""
+        """Counts reverted messages; `left_at` is the head before that."""
         self.restored += count
         self.left_at = left_at
 
     def end(self) -> None:
-        """Counts messages that the file no longer has at its end as taken back."""
+        """Counts messages missing at the end of the file as taken back."""
         if self.again:
             self.take_back(len(self.again), self.left_at or self.grown_at)
             self.again.clear()
 
     def stop(self, written: int) -> None:
-        """Ends an attempt: messages that still wait do not count."""
+        """Ends an attempt, without its pending messages."""
         self._settle(written)
         self.new -= self._waiting
         self.again |= self._waiting_again
@@ -191,7 +188,7 @@ class Tally:
         self._written = 0
 
     def _settle(self, written: int) -> None:
-        """Lets go of waiting messages once something was written."""
+        """Clears the pending messages once they were written."""
         if written != self._written:
             self._waiting, self._waiting_again = 0, set()
             self._written = written

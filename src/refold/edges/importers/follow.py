@@ -1,10 +1,10 @@
-"""A conversation follows a session file: new entries are appended, and where the file went another
-way, entries that it no longer has are taken off.
+"""Updates a conversation from its session file: appends new entries, and reverts entries that are
+no longer in the file.
 
-The keys of the file's entries are compared with those in the log, one after the other: importing
-again changes nothing, whatever a user did to the page; a rewound session is followed. A user's
-edits stay, except for a summary of messages that were taken off. An erased line is recognized by
-its id and never written again; a new line without an id is refused once anything was erased.
+The keys of the file's entries are compared with those in the log, in order: importing again changes
+nothing, whatever a user did to the page; a rewound session is followed. A user's edits stay, except
+for summaries of reverted messages. An erased line is recognized by its id and never written again;
+a new line without an id is refused once anything was erased.
 Neighbours: `entry` is the input, `imported_log` the state of the log, `importer` the caller.
 """
 
@@ -39,7 +39,6 @@ from refold.edges.importers.imported_log import (
     ImportedItem,
     ImportedLog,
     continuation_key,
-    events_of,
     imported_log,
     is_key_of,
     is_touched,
@@ -58,9 +57,9 @@ OrderedEntry = MessageEntry | SummaryEntry | RewindEntry  # entries with a place
 
 
 class Follower:
-    """Writes the entries of one session to one conversation. `log` is what the conversation has of
-    the file; `has_line_ids` says that the file's lines have ids; `unread` takes what could not be
-    written."""
+    """Writes the entries of one session to one conversation. `log` is the imported content of the
+    conversation; `has_line_ids` means that the file's lines have ids; `unread` collects entries
+    that could not be written."""
 
     def __init__(
         self, context: Context, source: str, log: ImportedLog, tally: Tally, *, has_line_ids: bool
@@ -75,16 +74,16 @@ class Follower:
         self._erased_notes = log.erased_notes
         continuations = [item for items in log.continuations.values() for item in items]
         self._continued_ids = {id for item in continuations for id in item.ids}
-        self._at = 0  # the number of items that the file has had so far
-        self._seen: dict[str, int] = {}  # keys in the file so far, and a seq they are not before
+        self._at = 0  # the number of items matched so far
+        self._seen: dict[str, int] = {}  # keys in the file so far, with their earliest possible seq
         self._seen_ids: set[str] = set()
-        self._item: ImportedItem | None = None  # of the entry read last
-        self._is_new = False  # whether the message read last is new
+        self._item: ImportedItem | None = None  # of the current entry
+        self._is_new = False  # whether the current message is new
         self._left: set[str] = set()
 
     @property
     def missing(self) -> int:
-        """The number of messages in the log that the file no longer has at its end."""
+        """The number of messages in the log that are missing at the end of the file."""
         return sum(1 for item in self._items[self._at :] if item.key)
 
     @property
@@ -93,55 +92,52 @@ class Follower:
         return len(self._left)
 
     def describe(self, metadata: dict[str, Any]) -> None:
-        """Names the session that the conversation follows in its metadata."""
+        """Adds metadata about the session to the conversation."""
         if not self._is_frozen:
             self.context.update(metadata={**self._batch.metadata, **metadata})
 
     def take(self, entry: Entry) -> None:
-        """Writes the entry, unless the log has it. ChangedFile if it may have been erased."""
+        """Writes the entry unless it is in the log. ChangedFile if it may have been erased."""
         entry = with_valid_names(entry)
         try:
-            self._take(entry)
+            match entry:
+                case MessageEntry():
+                    self._take_message(entry)
+                case SessionFacts():
+                    self._facts.add(entry)
+                case UsageEntry():
+                    self._record(entry, entry.usage)
+                case NoteEntry():
+                    self._take_note(entry)
+                case SummaryEntry():
+                    self._take_summary(entry)
+                case RewindEntry():
+                    self._rewind(entry)
+                case UnreadLine():
+                    self.unread.append(entry)
+                case _:
+                    assert_never(entry)  # type: ignore[arg-type]
         except Invalid as error:
             self._report(entry, error)
         if self._batch.is_full:
             self._batch.write()
 
     def finish(self) -> None:
-        """Writes what still waits."""
+        """Writes all pending events."""
         self._facts.pass_over()
         self._batch.write()
         self.tally.end()
 
     def close(self) -> None:
-        """Closes the conversation, in the middle or at the end."""
+        """Closes the conversation, also after an incomplete import."""
         self.tally.stop(self._batch.written)
         self.context.close()
-
-    def _take(self, entry: Entry) -> None:
-        match entry:
-            case MessageEntry():
-                self._take_message(entry)
-            case SessionFacts():
-                self._facts.hear(entry)
-            case UsageEntry():
-                self._record(entry, entry.usage)
-            case NoteEntry():
-                self._take_note(entry)
-            case SummaryEntry():
-                self._take_summary(entry)
-            case RewindEntry():
-                self._rewind(entry)
-            case UnreadLine():
-                self.unread.append(entry)
-            case _:
-                assert_never(entry)  # type: ignore[arg-type]
 
     # --- messages ---
 
     def _take_message(self, entry: MessageEntry) -> None:
         if entry.key in self._seen:
-            return  # the file has it twice
+            return  # a duplicate in the file
         is_known = self._is_known(entry)
         # The usage of the last message in the log may not have been written.
         may_lack = self._at == len(self._items) and not self._log.lacks_facts
@@ -165,8 +161,8 @@ class Follower:
         self.tally.count(entry.key, self._batch.written)
 
     def _write_unparsed(self, entry: MessageEntry, stamp: Stamp, ids: tuple[str, ...]) -> None:
-        """Writes an unparseable message as a note in its place, without content if that is invalid
-        too. Every message of the file has a place in the log, so that it is recognized again."""
+        """Writes an unparseable message as a note, without content if that is invalid too. Every
+        message of the file has an event in the log, so that the next import recognizes it."""
         try:
             self._batch.note(UNREAD, entry.message, self._source, stamp, ids)
         except Invalid as error:
@@ -174,15 +170,15 @@ class Follower:
             self.unread.append(UnreadLine(line=entry.line, reason=f"not kept: {error.message}"))
 
     def _write_rest(self, entry: MessageEntry, item: ImportedItem | None) -> None:
-        """Writes the parts of a message that the log lacks: with the whole message in its place, if
-        nobody touched it; else as a message that continues it."""
+        """Writes the parts of a message that the log lacks: replaces the message if no user touched
+        it; otherwise appends a continuation."""
         rest = self._rest(entry, item)
         if rest is None:
             return
         self._refuse_unless_named(rest)
         self._batch.write()
-        if item is None:  # parts of it were erased in another place
-            self._turn()
+        if item is None:  # some of its parts were erased
+            self._revert_rest()
             self._facts.write()
             self._write(rest, continuation_key(entry))
             self._continued_ids.update(rest.ids)
@@ -203,8 +199,8 @@ class Follower:
         self._write(entry, log_key(entry))
 
     def _rest(self, entry: MessageEntry, item: ImportedItem | None) -> MessageEntry | None:
-        """The parts of a message that the log never had. Where lines have ids, each part is looked
-        up by its own; elsewhere parts are counted."""
+        """The parts of a message that the log never had. Parts are looked up by their line ids, or
+        counted where lines have no ids."""
         lacking: Sequence[int] = ()
         if entry.has_line_ids and (item is None or item.ids):
             held = self._continued_ids.union(item.ids if item else ())
@@ -219,8 +215,8 @@ class Follower:
     # --- the file's order and the log's ---
 
     def _is_known(self, entry: OrderedEntry) -> bool:
-        """Whether the log has an entry, or had it before it was erased. If not, and the log went
-        another way, that way is taken off."""
+        """Whether the entry is in the log, or was before an erasure. If not, reverts all
+        later items: the log and the file differ."""
         self.messages += not isinstance(entry, RewindEntry)
         self._item = item = self._item_of(entry)
         if self._log.continuations:
@@ -236,13 +232,13 @@ class Follower:
             self._erased_notes -= 1  # it may have been an unparseable message
             return True
         self._refuse_unless_named(entry)
-        self._turn()
+        self._revert_rest()
         self._facts.write()
         return False
 
     def _item_of(self, entry: OrderedEntry) -> ImportedItem | None:
-        """The item of an entry, if the log went the same way. An erased item is recognized by its
-        line ids; an entry without ids may be any erased item before the next one."""
+        """The next item of the log, if it is the entry's. An erased item is recognized by its line
+        ids; an entry without ids matches any erased item."""
         at = self._next_with_key()
         if at < len(self._items) and is_key_of(self._items[at].key, entry):
             self._at = at + 1
@@ -255,7 +251,7 @@ class Follower:
         return None
 
     def _next_with_key(self) -> int:
-        """The next item that was not erased."""
+        """The position of the next item that was not erased."""
         at = self._at
         while at < len(self._items) and not self._items[at].key:
             at += 1
@@ -269,8 +265,8 @@ class Follower:
         if self._log.has_erasures and not entry.has_line_ids:
             raise ChangedFile(entry.line)
 
-    def _turn(self) -> None:
-        """Takes off what the file no longer has from here on."""
+    def _revert_rest(self) -> None:
+        """Reverts all remaining items: the file diverges from the log here."""
         self._at = self._next_with_key()
         left = self._items[self._at :]
         if not left:
@@ -278,13 +274,13 @@ class Follower:
         del self._items[self._at :]
         self._batch.write()
         head = self._batch.head
-        self._take_off(left)
+        self._revert(left)
         self._batch.write()
         self.tally.take_back(len(left), head)
         self._facts.write_again()
 
-    def _take_off(self, left: Sequence[ImportedItem]) -> int:
-        """Takes items off, with the summaries of them; returns the number of reverts."""
+    def _revert(self, left: Sequence[ImportedItem]) -> int:
+        """Reverts items and the summaries of them; returns the number of reverts."""
         seqs = [seq for item in (*left, *self._loose_continuations()) for seq in item.seqs]
         summaries = [Revert(batch=batch) for batch in self._summaries_of(min(seqs))]
         reverts = [*summaries, *(Revert(seq=seq) for seq in seqs)]
@@ -292,7 +288,7 @@ class Follower:
         return len(reverts)
 
     def _loose_continuations(self) -> list[ImportedItem]:
-        """The continuations of messages that the file has not had so far; they are dropped."""
+        """Removes and returns the continuations of messages not found in the file so far."""
         loose: list[ImportedItem] = []
         for key, items in self._log.continuations.items():
             for item in list(items):
@@ -308,14 +304,14 @@ class Follower:
     def _summaries_of(self, first: int) -> Iterator[str]:
         """The applied batches with a summary of messages from this seq on."""
         applied = {batch for _, batch in self.context._open.state.undoable}
-        for event in events_of(self.context, first):
+        for event in self.context.log.events(after=first):
             body = decode(event) if event.kind == "edit" and event.by != self._source else None
             if isinstance(body, Summarize) and body.span.last >= first and body.batch in applied:
                 applied.remove(body.batch)
                 yield body.batch
 
     def _rewind(self, entry: RewindEntry) -> None:
-        """Takes off what the file itself took back."""
+        """Reverts the messages that the file itself took back."""
         if entry.key in self._seen or self._is_known(entry):
             return
         self._batch.write()
@@ -323,7 +319,7 @@ class Follower:
         first = min((self._seen[key] for key in entry.keys if key in self._seen), default=0)
         items = imported_log(self.context, self._source, after=first - 1).items if first else []
         left = [item for item in items if item.key in entry.keys]
-        count = self._take_off(left) if left else 0
+        count = self._revert(left) if left else 0
         data = {"line": entry.line, TAKEN: count}
         self._batch.note(REWOUND, data, self._source, Stamp(entry.at_ms, entry.key))
         self._batch.write()
@@ -333,8 +329,8 @@ class Follower:
     # --- other entries ---
 
     def _record(self, entry: Entry, usage: Usage) -> None:
-        """Writes the usage of a response, once. It was billed for another page, with a system
-        prompt and tools that the file may not have, so it says nothing about our sizes."""
+        """Writes the usage of a response, once. It was billed for a page whose system prompt and
+        tools may not be in the file, so it does not calibrate our token counts."""
         before = self._log.billed.get(usage.response)
         if before is None and (not self._is_new or self._batch.is_billed(usage)):
             return

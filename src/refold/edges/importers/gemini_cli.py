@@ -81,19 +81,19 @@ def _held(messages: list[Any], number: int) -> Held:
 
 def _rewind(held: Held, id: str) -> None:
     ids = list(held)
-    for gone in ids[ids.index(id) if id in held else 0 :]:
-        del held[gone]
+    for removed in ids[ids.index(id) if id in held else 0 :]:
+        del held[removed]
 
 
 def _messages(held: Held) -> Iterator[Entry]:
     answered = {id for _, line in held.values() for id in _answered(line)}
     for number, line in held.values():
         where = Where(line=number, at_ms=time_ms(line.get("timestamp")))
-        yield from guarded(_spoken(line, where, answered), where)
+        yield from guarded(_message(line, where, answered), where)
 
 
 def _answered(line: dict[str, Any]) -> Iterator[str]:
-    """The calls that a line of the user answers."""
+    """The ids of the calls answered by a user's line."""
     content = line.get("content") if line.get("type") == "user" else None
     for part in content if isinstance(content, list) else ():
         response = part.get("functionResponse") if isinstance(part, dict) else None
@@ -101,7 +101,7 @@ def _answered(line: dict[str, Any]) -> Iterator[str]:
             yield str(response.get("id"))
 
 
-def _spoken(line: dict[str, Any], where: Where, answered: set[str]) -> Iterator[Entry]:
+def _message(line: dict[str, Any], where: Where, answered: set[str]) -> Iterator[Entry]:
     # A message written again with its results has another key.
     key, response = message_names(line.get("id"), line)
     parts = _parts(line.get("content"))

@@ -1,15 +1,15 @@
 """The part of a log that came from a session file, and the facts about that session.
 
-Items are compared with the file one after the other. Only an import itself takes items off: a
-user's restore, undo, compaction, pin or erasure changes the page and not what was imported. The log
-keeps the line ids of an erased message and none of its words, so an erased line is recognized by
-its id alone. A file repeats the facts about its session, and a user may have changed them since, so
-only changes are written. Neighbours: `follow` compares and writes, `importer` finds conversations.
+Items are compared with the file in order. Only an import removes items: a user's restore, undo,
+compaction, pin or erasure changes the page, but not the list of imported items. The log keeps the
+line ids of an erased message and none of its text, so an erased line is recognized by its id alone.
+A file repeats the facts about its session, and a user may have changed them since, so only changes
+are written. Neighbours: `follow` compares and writes, `importer` finds conversations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -55,7 +55,6 @@ PAGE_FIELDS = ("model", "system", "tools")  # valid from a position on; the titl
 TAKEN = "taken"  # in a rewind note: the number of reverts directly before it
 _STAND_IN = "erased:"  # the key of placeholders for erased messages, in logs of earlier versions
 _METADATA = "metadata."
-_PAGE_EVENTS = 500
 
 
 class ImportedItem(Struct):
@@ -68,8 +67,8 @@ class ImportedItem(Struct):
 
 
 class ImportedLog(Struct):
-    """The content of a log that came from a file. `facts` are all values that the session ever had
-    there; `lacks_facts`: some of them, or some usage, were erased."""
+    """The imported content of a log. `facts` are all values that the session ever had in it;
+    `lacks_facts` means that some of them, or some usage, were erased."""
 
     items: list[ImportedItem]
     notes: set[str]  # keys
@@ -91,18 +90,11 @@ class ImportedLog(Struct):
 
 
 def imported_log(context: Context, source: str, after: int = 0) -> ImportedLog:
-    """The content of a log, after a seq, that came from a file of this source."""
+    """The content imported from this source into a log, after a seq."""
     walk = _Walk(source)
-    for event in events_of(context, after):
+    for event in context.log.events(after=after):
         walk.take(event)
     return walk.result()
-
-
-def events_of(context: Context, after: int = 0) -> Iterator[Event]:
-    """The events of the log, read page by page."""
-    while page := context.log.events(after=after, limit=_PAGE_EVENTS):
-        yield from page
-        after = page[-1].seq
 
 
 class _Walk:
@@ -110,8 +102,8 @@ class _Walk:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._run: list[Event] = []  # the edits and reverts of imports directly before
-        self._reverts: list[Event] = []  # by imports, of entries that the file no longer has
+        self._run: list[Event] = []  # consecutive edits and reverts by imports, up to here
+        self._reverts: list[Event] = []  # by imports, for entries no longer in the file
         self._named: list[tuple[Name, ImportedItem]] = []
         self._erased_ids: dict[int, tuple[str, ...]] = {}  # by seq
         self._erased_notes: list[int] = []
@@ -126,8 +118,8 @@ class _Walk:
             return
         run, self._run = self._run, []
         name = self._erased_name(event, run) if event.erased else name_of(event)
-        made = _made(event, name, run)
-        # Messages that the file itself took back are still in it.
+        made = _edits_of_note(event, name, run)
+        # Messages rewound by the file itself are still in it.
         left = run[: len(run) - len(made)] if name.kind == REWOUND else run
         self._reverts += [edit for edit in left if edit.kind == "revert"]
         if event.erased:
@@ -149,7 +141,7 @@ class _Walk:
             self._take_unnamed(event)
 
     def _erased_name(self, event: Event, run: list[Event]) -> Name:
-        """The kind of an erased note, as far as the edits directly before it show."""
+        """The kind of an erased note, inferred from the edits directly before it."""
         if event.kind != "note" or event.by != self._source or not run:
             return Name()
         return Name(kind=ADOPTED if any(edit.kind == "edit" for edit in run) else REWOUND)
@@ -159,8 +151,8 @@ class _Walk:
             case Meta() as meta:
                 fields = {field: getattr(meta, field) for field in FIELDS}
                 fields |= {_METADATA + name: one for name, one in (meta.metadata or {}).items()}
-                told = ((name, one) for name, one in fields.items() if one is not None)
-                self._facts.update((name, _encoded(one)) for name, one in told)
+                known = ((name, one) for name, one in fields.items() if one is not None)
+                self._facts.update((name, _encoded(one)) for name, one in known)
             case Usage() as usage if usage.response:
                 before = self._billed.get(usage.response)
                 self._billed[usage.response] = together(before, usage) if before else usage
@@ -179,7 +171,8 @@ class _Walk:
             if name.kind not in ORDERED_KINDS:
                 notes.add(name.key)
             elif item.key.startswith(MORE):
-                continuations.setdefault(_continued(item.key), []).append(item)
+                continued = item.key.removeprefix(MORE).rpartition("#")[0]
+                continuations.setdefault(continued, []).append(item)
             elif item.key:
                 first = items.setdefault(item.key, item)
                 if first is not item:
@@ -201,9 +194,9 @@ class _Walk:
         )
 
 
-def _made(event: Event, name: Name, run: list[Event]) -> list[Event]:
-    """The edits and reverts directly before a note that belong to it; an import may have taken off
-    something else before those."""
+def _edits_of_note(event: Event, name: Name, run: list[Event]) -> list[Event]:
+    """The edits and reverts that belong to the note after them; an import may have written others
+    before those."""
     if name.kind == ADOPTED:
         return [edit for edit in run if edit.kind == "edit"]
     if name.kind != REWOUND:
@@ -214,13 +207,13 @@ def _made(event: Event, name: Name, run: list[Event]) -> list[Event]:
 
 
 def is_touched(context: Context, source: str, items: list[ImportedItem]) -> bool:
-    """Whether anybody else edited one of these items, or wrote a message between them: then they
-    stay as they are."""
+    """Whether a user edited one of these items, or a message was appended between them: such items
+    are not replaced."""
     seqs = {seq for item in items for seq in item.seqs}
     first = min(seqs)
     if not all(item.key for item in items):
         return True
-    for event in events_of(context, first):
+    for event in context.log.events(after=first):
         is_other = event.kind == "message" and event.seq not in seqs
         if is_other or (event.by != source and _last_changed(event) >= first):
             return True
@@ -228,7 +221,7 @@ def is_touched(context: Context, source: str, items: list[ImportedItem]) -> bool
 
 
 def _last_changed(event: Event) -> int:
-    """The last message that a user's event changes; its own seq if that may be any."""
+    """The last message changed by an event; the event's own seq if it may change any message."""
     if event.kind in ("revert", "restore"):
         return event.seq
     match decode(event) if event.kind in ("pin", "edit", "erase") else None:
@@ -248,7 +241,7 @@ SomeEntry = TypeVar("SomeEntry", bound=Entry)
 
 
 def with_valid_names(entry: SomeEntry) -> SomeEntry:
-    """The entry with a key and ids that a log can have."""
+    """The entry with a key and ids that are valid in a log."""
     if not all(map(_is_plain, entry.ids)):
         ids = (id if _is_plain(id) else _digest(id) for id in entry.ids)
         entry = replace(entry, ids=tuple(ids))
@@ -265,7 +258,7 @@ def _digest(name: str) -> str:
 
 
 def log_key(entry: MessageEntry) -> str:
-    """The key of a message in the log: it has the number of parts."""
+    """The key of a message in the log: it ends in the number of parts."""
     return f"{entry.key}#{entry.parts}" if entry.parts else entry.key
 
 
@@ -282,13 +275,8 @@ def continuation_key(entry: MessageEntry) -> str:
     return MORE + log_key(entry)
 
 
-def _continued(key: str) -> str:
-    """The key in the file of the message that one with this key continues."""
-    return key.removeprefix(MORE).rpartition("#")[0]
-
-
 def part_count(key: str) -> int:
-    """The number of parts that a message had when it was written under this key."""
+    """The number of message parts stored under this key."""
     return int(key.rpartition("#")[2][:9])
 
 
@@ -303,14 +291,14 @@ def with_parts(entry: MessageEntry, numbers: Sequence[int]) -> MessageEntry:
 
 
 class ChangedFile(Exception):
-    """The file changed since something was erased, and its new line may be what was erased."""
+    """The file has a line that may have been erased from the log."""
 
     def __init__(self, line: int) -> None:
         self.line = line
 
 
 class FactWriter:
-    """Writes the facts about a session to its log. `unread` takes values that no log can have. With
+    """Writes the facts about a session to its log. `unread` collects invalid values. With
     `is_frozen`, a new fact is refused."""
 
     def __init__(
@@ -328,8 +316,8 @@ class FactWriter:
         self._so_far: dict[str, Any] = {}  # the file's facts at this position
         self._news: dict[str, Any] = {}  # changes since the last entry
 
-    def hear(self, facts: SessionFacts) -> None:
-        """Takes facts from the file; they wait for the next entry."""
+    def add(self, facts: SessionFacts) -> None:
+        """Holds facts from the file until the next entry."""
         fields = {name: getattr(facts, name) for name in FIELDS}
         fields |= {_METADATA + name: value for name, value in (facts.metadata or {}).items()}
         self._line = facts.line
@@ -343,7 +331,7 @@ class FactWriter:
             self._write(self._not_erased(self._news))
 
     def pass_over(self) -> None:
-        """Writes, before an entry that the log has, only values that it never had."""
+        """Writes only values that the log never had: the next entry is already in the log."""
         if not self._news:
             return
         news = self._news.items()
@@ -351,7 +339,7 @@ class FactWriter:
         self._write({name: one for name, one in news if not held(name, _loggable(name, one))})
 
     def write_again(self) -> None:
-        """Writes the facts of the page again: the log went back to a position before some."""
+        """Writes the facts of the page again, after the log went back to an earlier position."""
         of_page = {name: self._so_far[name] for name in PAGE_FIELDS if name in self._so_far}
         news = {name: value for name, value in self._news.items() if name not in of_page}
         self._write(self._not_erased(of_page))
@@ -399,7 +387,7 @@ class FactWriter:
 
 
 def _encoded(value: Any) -> bytes:
-    """A value in the form in which it is compared; all values that JSON cannot carry are equal."""
+    """A value encoded for comparison; all values that JSON cannot represent are equal."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -407,7 +395,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def _loggable(name: str, value: Any) -> Any:
-    """A value in the form of the log; one that no log can have stays as it is."""
+    """A value in the form of the log; an invalid one is returned unchanged."""
     plain = {"system": plain_system, "tools": plain_tools}.get(name)
     try:
         return plain(value) if plain else value

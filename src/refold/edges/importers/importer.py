@@ -1,11 +1,10 @@
 """Imports a session file into conversations of a store: one for the session, one for each of its
 side chains.
 
-The conversation id follows from the source and the session, so the same session is the same
-conversation again, wherever the file is; a list without an id of its own is known by its path. The
-metadata of a conversation names its session, and only that session may continue in it. A session
-without a message leaves no conversation behind. Neighbours: `recognition` finds the source,
-`follow` writes.
+The conversation id is derived from the source and the session, so a session always maps to the same
+conversation, wherever its file is; a list without an id is identified by its path. The metadata of
+a conversation names its session, and only that session may continue in it. A session without
+messages creates no conversation. Neighbours: `recognition` finds the source, `follow` writes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import gc
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -35,7 +34,6 @@ from refold.edges.importers.entry import (
     Entry,
     MessageEntry,
     Report,
-    RewindEntry,
     Session,
     SessionFacts,
     SummaryEntry,
@@ -43,10 +41,9 @@ from refold.edges.importers.entry import (
     UnreadLine,
     printable,
 )
-from refold.edges.importers.follow import Follower
+from refold.edges.importers.follow import Follower, OrderedEntry
 from refold.edges.importers.imported_log import (
     ChangedFile,
-    events_of,
     imported_log,
     is_key_of,
     log_key,
@@ -62,11 +59,11 @@ from refold.stores.protocol import Overtaken, Store
 ID_CHARS_MAX = 64
 UNREAD_SHOWN = 50
 BRANCHES_MAX = 50
-FORK_TITLE = "Fork of "  # the beginning of a fork's title until somebody gives it another
+FORK_TITLE = "Fork of "  # prefix of the default title of a fork
 GARBAGE_VALUES = 200_000
-TRIES_MAX = 5  # while somebody else writes to the same conversation
+TRIES_MAX = 5  # attempts while another process writes to the same conversation
 IMPORTED, SESSION = "imported", "session"  # in the metadata: the source, and the session's own id
-ID_CHARS_FREE, NUMBERS_MAX = 56, 1_000  # of an id that gets a number
+ID_CHARS_FREE, NUMBERS_MAX = 56, 1_000  # for an id with a number at its end
 TITLE_CHARS = 60
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -80,10 +77,10 @@ def import_file(
     advance: Advance | None = None,
     branches: bool = False,
 ) -> Report:
-    """Imports the sessions of a file, or what is new in them, and reports the result. `id` is the
-    conversation of the session itself, if not the usual one. With `branches`, abandoned branches
-    become forks of the conversation."""
-    unchanged = Unchanged(store, path, way=f"{id or ''} {branches}")
+    """Imports the sessions of a file, or only their new entries, and returns a report. `id`
+    overrides the id of the main conversation. With `branches`, abandoned branches become forks of
+    the conversation."""
+    unchanged = Unchanged(store, path, options=f"{id or ''} {branches}")
     known_report = unchanged.report()
     if known_report is not None:
         return known_report
@@ -123,7 +120,7 @@ def _imported(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Lets Python look for cycles less often: an import makes millions of values and no cycle."""
+    """Runs the garbage collector less often: an import creates millions of values and no cycle."""
     usual = gc.get_threshold()
     gc.set_threshold(max(GARBAGE_VALUES, usual[0]) if usual[0] else 0, *usual[1:])
     try:
@@ -133,7 +130,7 @@ def _collecting_rarely() -> Iterator[None]:
 
 
 class _Job(NamedTuple):
-    """The import of one file. `main` is the id of the conversation, `own` its usual id."""
+    """The import of one file. `main` is the id of the conversation, `own` its default id."""
 
     store: Store
     config: Config
@@ -147,9 +144,9 @@ class _Job(NamedTuple):
 def _follow(job: _Job) -> Report:
     lines = job.lines
     intakes: dict[str, Intake] = {}
-    refused: dict[str, int] = {}  # sessions that may bring back erased messages, with their lines
+    refused: dict[str, int] = {}  # line numbers of possibly erased messages, by session
     if job.main != job.own:
-        _open_conversation(job, "").close()  # before anything of a side chain is written
+        _open_conversation(job, "").close()  # checks the owner before a side chain is written
     try:
         for entry in job.found.entries(lines):
             intake = intakes.get(entry.session)
@@ -183,7 +180,7 @@ def _follow(job: _Job) -> Report:
 def _changed_since_erasure(job: _Job, session: str, line: int) -> Conflict:
     where = f"{printable(job.lines.path)}, {job.found.unit} {line}"
     id = _conversation(job.main, session)
-    text = f"{where}: new since you erased part of {id}, and may bring that back; not imported"
+    text = f"{where}: new since you erased part of {id}, and may bring it back; not imported"
     new = f"--id {_free_id(job.store, job.main)}"
     return Conflict(text, hint=f"import it again as a new conversation ({new}) and erase there")
 
@@ -192,7 +189,7 @@ def _changed_since_erasure(job: _Job, session: str, line: int) -> Conflict:
 
 
 def _with_branches(job: _Job, report: Report) -> Report:
-    """Makes abandoned branches forks of the conversation, newest first, and reports them too."""
+    """Forks the conversation for each abandoned branch, newest first, and adds it to the report."""
     find = job.found.branches
     sessions = [replace(session, left=0) for session in report.sessions]
     for branch in find(job.lines, BRANCHES_MAX) if find is not None else ():
@@ -215,7 +212,7 @@ def _with_branches(job: _Job, report: Report) -> Report:
 
 
 def _without_forked(job: _Job, report: Report) -> Report:
-    """The report without abandoned messages, once every branch has its fork."""
+    """The report without its counts of abandoned messages, if every branch has a fork."""
     find = job.found.branches
     if find is None or not any(session.left for session in report.sessions):
         return report
@@ -226,8 +223,8 @@ def _without_forked(job: _Job, report: Report) -> Report:
 
 
 def _is_forked(job: _Job, branch: Branch) -> bool:
-    """Makes a conversation for the branch, if there is none: a fork where it leaves the session.
-    False if the branch has no message of its own."""
+    """Forks the conversation where the branch diverges, unless there is a fork already. False if
+    the branch has no messages of its own."""
     ordered = (
         with_valid_names(entry)
         for entry in branch.entries()
@@ -264,20 +261,15 @@ def _intake(job: _Job, session: str, *, is_branch: bool = False) -> Intake:
     own = {SESSION: _conversation(job.own, session), IMPORTED: job.found.source}
     if session and job.found.session != "":
         own["part_of"] = job.main
-    follower = Follower(
-        context,
-        job.found.source,
-        log,
-        job.tallies[session],
-        has_line_ids=job.found.has_line_ids,
-    )
-    # Written once: a user may change it afterwards.
+    tally, has_line_ids = job.tallies[session], job.found.has_line_ids
+    follower = Follower(context, job.found.source, log, tally, has_line_ids=has_line_ids)
+    # Written once, since a user may change it afterwards.
     is_known = all(log.may_have_had(f"metadata.{name}", value) for name, value in own.items())
     return Intake(follower, {} if is_known else own)
 
 
 def _open_conversation(job: _Job, session: str) -> Context:
-    """The conversation of a session of the file. Conflict if it belongs to another session."""
+    """Opens the conversation of a session. Conflict if it belongs to another session."""
     context = Context(job.store, _conversation(job.main, session), config=job.config)
     if _is_own(context, _conversation(job.own, session)) or _is_known_list(job, context, session):
         return context
@@ -292,20 +284,20 @@ def _open_conversation(job: _Job, session: str) -> Context:
 
 
 def _is_own(context: Context, session: str) -> bool:
-    """Whether the conversation belongs to this session, or to nobody yet."""
-    if not context.log.events(limit=1):
+    """Whether the conversation belongs to this session, or to no session yet."""
+    if context.view.head == 0:
         return True
     if context.view.metadata.get(SESSION) == session:
         return True
     return _session_id(context, context.id) == session or not any(
-        event.kind == "message" for event in events_of(context)
+        event.kind == "message" for event in context.log.events()
     )
 
 
 def _session_id(context: Context, default: str) -> str:
-    """The session that the log named last, also where a user went back to before that."""
+    """The session last named in the log, even if a user restored an earlier position."""
     session = default
-    for event in events_of(context):
+    for event in context.log.events():
         meta = decode(event) if event.kind == "meta" else None
         if isinstance(meta, Meta) and meta.metadata:
             session = str(meta.metadata.get(SESSION, session))
@@ -313,22 +305,17 @@ def _session_id(context: Context, default: str) -> str:
 
 
 def _is_known_list(job: _Job, context: Context, session: str) -> bool:
-    """Whether the file is a list of messages that begins with everything that was imported into the
-    conversation: it was moved, or comes through a pipe. An erased message may be any."""
-    source, is_list = job.found.source, job.found.session is None
-    if not is_list or context.view.metadata.get(IMPORTED) != source:
+    """Whether the file is a list of messages that begins with all messages imported into the
+    conversation: it was moved, or comes through a pipe. An erased message matches any other."""
+    source = job.found.source
+    if job.found.session is not None or context.view.metadata.get(IMPORTED) != source:
         return False
     # A second walk: the first one, over the lines of the job, is still open.
     walk = (entry for entry in job.found.entries(Lines(job.lines.path)) if entry.session == session)
-    keys = iter(dict.fromkeys(_ordered_keys(walk)))
+    ordered = (with_valid_names(entry).key for entry in walk if isinstance(entry, OrderedEntry))
+    keys = iter(dict.fromkeys(ordered))
     imported = [item.key for item in imported_log(context, source).items]
     return bool(imported) and all(next(keys, None) == key or not key for key in imported)
-
-
-def _ordered_keys(entries: Iterable[Entry]) -> Iterator[str]:
-    for entry in entries:
-        if isinstance(entry, MessageEntry | SummaryEntry | RewindEntry):
-            yield with_valid_names(entry).key
 
 
 def _conversation(main: str, session: str) -> str:
@@ -352,7 +339,7 @@ def _session(store: Store, intake: Intake) -> Session:
 
 
 def _conversation_id(found: Recognised, path: Path) -> str:
-    """The usual id of the conversation that follows the session of this file."""
+    """The default id of the main conversation of a file."""
     if found.session is not None:
         return _valid_id(f"{found.source}-{found.session}" if found.session else found.source)
     stem = path.name.split(".")[0] or "session"
@@ -360,7 +347,7 @@ def _conversation_id(found: Recognised, path: Path) -> str:
 
 
 def _valid_id(text: str) -> str:
-    """The text as an id: a digest replaces forbidden characters, and makes it short."""
+    """The text as a valid id: an invalid or long one is cut and ends in a digest."""
     if len(text) <= ID_CHARS_MAX and _PLAIN_ID.fullmatch(text):
         return text
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[: ID_CHARS_MAX - 13]
@@ -368,7 +355,7 @@ def _valid_id(text: str) -> str:
 
 
 def _free_id(store: Store, id: str) -> str:
-    """The id with the first number that is free."""
+    """The id with the first unused number."""
     for number in range(2, NUMBERS_MAX):
         numbered = f"{id[:ID_CHARS_FREE]}-{number}"
         if store.head(numbered) is None:
@@ -378,7 +365,7 @@ def _free_id(store: Store, id: str) -> str:
 
 # --- the entries of one session ---
 
-WAITING_MAX = 10_000  # entries before the first message; then they are written without one
+WAITING_MAX = 10_000  # entries held back until the first message
 TOO_LARGE = "not kept: it is too large for a message"
 _NOT_KEPT = "not kept: "
 _MARK = f'"{UNREAD}"'.encode()  # in every note of this kind
@@ -386,13 +373,13 @@ _MARK = f'"{UNREAD}"'.encode()  # in every note of this kind
 
 class Intake:
     """Passes the entries of one session to a follower; nothing is written before the first message.
-    `own` is the metadata of a new conversation; `unread` reports unparseable messages at every
-    import, also those that the log has as notes."""
+    `own` is the metadata of a new conversation; `unread` includes unparseable messages that are
+    already notes in the log."""
 
     def __init__(self, follower: Follower, own: dict[str, Any]) -> None:
         self.follower, self._own = follower, own
         context = follower.context
-        is_new = not context.log.events(limit=1)
+        is_new = context.view.head == 0
         self._waiting: list[Entry] | None = [] if is_new else None
         self._noted = {} if is_new else _unparsed_notes(context)
         self._unparsed: set[str] = set()
@@ -401,12 +388,12 @@ class Intake:
 
     @property
     def messages(self) -> int:
-        """The number of messages in the file, without unparseable ones."""
+        """The number of parseable messages in the file."""
         return self.follower.messages - len(self._unparsed)
 
     @property
     def new(self) -> int:
-        """The number of messages written now."""
+        """The number of messages written by this import."""
         tally = self.follower.tally
         return max(0, tally.new - len(tally.unparsed))
 
@@ -421,7 +408,7 @@ class Intake:
         return unread
 
     def take(self, entry: Entry) -> None:
-        """Takes an entry; those before the first message wait for it."""
+        """Writes an entry, or holds it back until the first message."""
         if self._waiting is None:
             self._take(entry)
             return
@@ -436,7 +423,7 @@ class Intake:
             self._take(one)
 
     def finish(self) -> None:
-        """Writes what still waits; nothing of a session without a message."""
+        """Writes all pending entries; none if the session has no message."""
         if self._waiting is None:
             self.follower.finish()
 
@@ -460,7 +447,7 @@ class Intake:
         if any(line.reason.startswith(_NOT_KEPT) for line in news) or self._noted.get(key):
             reason = reason or TOO_LARGE
         if reason is None:
-            return  # the news is about something else
+            return  # the new report is about something else
         self._unparsed.add(entry.key)
         if news:
             self.follower.tally.unparsed.add(entry.key)
@@ -468,7 +455,7 @@ class Intake:
             self.follower.unread.append(UnreadLine(line=entry.line, reason=reason))
 
     def _parse_error(self, entry: MessageEntry) -> str | None:
-        """Why a message is unparseable; None if it is not."""
+        """The reason why a message cannot be parsed, or None."""
         try:
             self.follower.context._recorder.parse(entry.message)
         except Invalid as error:
@@ -477,9 +464,9 @@ class Intake:
 
 
 def _unparsed_notes(context: Context) -> dict[str, bool]:
-    """The keys of unparseable messages that the log has as notes, and whether without content."""
+    """The keys of unparseable messages stored as notes, and whether their content is missing."""
     notes: dict[str, bool] = {}
-    for event in events_of(context):
+    for event in context.log.events():
         note = decode(event) if event.kind == "note" and _MARK in event.body else None
         if isinstance(note, Note) and note.kind == UNREAD:
             notes[note.key] = note.data is None

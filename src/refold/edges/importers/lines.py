@@ -1,11 +1,11 @@
-"""A file as lines, whatever it is packed in: plain, gzip, or zstd where the extra is installed; and
-whether a file changed since its last import.
+"""The lines of a file, plain or compressed (gzip; zstd if the extra is installed), and the record
+of its last import.
 
-Only one line is in memory, or a small file whole, so that it is unpacked once. Unreadable lines are
-reported and skipped; so is the rest of a file that unpacks to far more than its size. Beside the
-store lies a small file for each imported one: its size and times, where the conversations ended,
-and the report, without the words of anybody. It is derived and disposable. Neighbours: readers walk
-the lines, `importer` looks here first, `stores.protocol` knows where derived files lie.
+Only one line is in memory at a time, or all of a small file, so that it is decompressed once.
+Unreadable lines are reported and skipped; so is the rest of a file that decompresses to far more
+than its size. Next to the store, a small file records each import: size and times of the session
+file, the last event of each conversation, and the report, without any message text. Records are
+derived and disposable. Neighbours: readers walk the lines, `importer` checks the record first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import refold
 from refold import decoding
 from refold.conversations.importer import open_regular_file
 from refold.conversations.listing import preview
-from refold.edges.importers.entry import Branch, Entry, Report, Session, UnreadLine, Where
+from refold.edges.importers.entry import Branch, Entry, Report, UnreadLine, Where
 from refold.errors import Invalid, NotFound, RefoldError, Unavailable, install_hint
 from refold.stores.protocol import Store
 from refold.system import disk
@@ -53,27 +53,27 @@ Advance = Callable[[int], None]  # called with the number of bytes read so far
 
 
 class Lines:
-    """The lines of one file, for any number of walks, one after the other. A small file is read
-    once: a walk begins with the lines of the walk before, and reads on. `unread` has the lines that
-    the last walk skipped."""
+    """The lines of one file, for any number of consecutive walks. A small file is read once: a walk
+    starts with the lines held by the previous one, and reads on. `unread` has the lines skipped by
+    the last walk."""
 
     def __init__(self, path: Path, advance: Advance | None = None) -> None:
         self.path, self._advance = path, advance
         self._reading: Iterator[tuple[int, bytes]] | None = None  # continues after the held lines
         self._held: list[tuple[int, bytes]] = []
         self._held_bytes = 0
-        self._torn: list[UnreadLine] = []  # not readable
+        self._unreadable: list[UnreadLine] = []  # not readable
         self._invalid: list[UnreadLine] = []  # read, but not JSON objects
 
     @property
     def unread(self) -> list[UnreadLine]:
-        return [*self._torn, *self._invalid]
+        return [*self._unreadable, *self._invalid]
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Each line that is not empty, with its number."""
+        """Yields each non-empty line with its number."""
         self._invalid = []
         if self._reading is None:
-            self._held, self._held_bytes, self._torn = [], 0, []
+            self._held, self._held_bytes, self._unreadable = [], 0, []
             self._reading = self._read()
         reading = self._reading
         yield from self._held
@@ -86,7 +86,7 @@ class Lines:
             raise
 
     def _hold(self, line: tuple[int, bytes]) -> None:
-        """Keeps a line for the next walk, unless the file is too large for that."""
+        """Keeps a line for the next walk, unless the file is too large."""
         self._held_bytes += len(line[1])
         if self._held_bytes <= HELD_BYTES_MAX:
             self._held.append(line)
@@ -101,10 +101,10 @@ class Lines:
                     if line and not line.isspace():
                         yield number, line
             except (EOFError, OSError) as error:
-                self._tear(number + 1, _read_error(error))
+                self._report_unreadable(number + 1, _read_error(error))
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any], bytes]]:
-        """Each line that is a JSON object; the others are reported."""
+        """Yields each line that is a JSON object; reports the others."""
         for number, line in self:
             try:
                 value = msgspec.json.decode(line)
@@ -117,8 +117,8 @@ class Lines:
                 reason = f"a JSON {type(value).__name__}, not an object"
                 self._invalid.append(UnreadLine(line=number, reason=reason))
 
-    def _tear(self, line: int, reason: str) -> None:
-        self._torn.append(UnreadLine(line=line, reason=reason))
+    def _report_unreadable(self, line: int, reason: str) -> None:
+        self._unreadable.append(UnreadLine(line=line, reason=reason))
 
     def _bounded(self, file: BinaryIO) -> Iterator[bytes]:
         stream = unpacked(file, self.path)
@@ -130,10 +130,12 @@ class Lines:
                 line, read = _long_line(line, stream, size, file)
             size += read
             if size > UNPACKED_BYTES_FREE and is_bomb(size, file):
-                self._tear(number, f"the file unpacks to more than {size:,} bytes: it is left here")
+                self._report_unreadable(
+                    number, f"the file unpacks to more than {size:,} bytes: the rest is skipped"
+                )
                 return
             if not line:
-                self._tear(number, f"longer than {LINE_BYTES_MAX:,} bytes")
+                self._report_unreadable(number, f"longer than {LINE_BYTES_MAX:,} bytes")
             if self._advance is not None:
                 self._advance(file.tell())
             yield line.removeprefix(_BOM) if number == 1 else line
@@ -143,7 +145,7 @@ def _long_line(
     start: bytes, stream: io.BufferedReader, before: int, file: BinaryIO
 ) -> tuple[bytes, int]:
     """A long line with this start, and its size in bytes; empty if it is too long or part of a
-    bomb. At most a line's limit is in memory. `before` is the number of bytes unpacked so far."""
+    decompression bomb. `before` is the number of bytes unpacked so far."""
     pieces, read = [start], len(start)
     while piece := stream.readline(PIECE_BYTES):
         read += len(piece)
@@ -158,7 +160,7 @@ def _long_line(
 
 
 def unpacked(file: BinaryIO, path: Path) -> io.BufferedReader:
-    """The content of a file, by its first bytes."""
+    """The decompressed content of a file, whose first bytes name the compression."""
     start = file.read(4)
     file.seek(0)
     if start.startswith(_GZIP):
@@ -179,7 +181,7 @@ def _zstd(file: BinaryIO, path: Path) -> io.RawIOBase:
 
 
 class _Guarded(io.RawIOBase):
-    """A stream that gives all its bytes before it fails, with EOFError for a damaged file."""
+    """A stream that returns all readable bytes before it fails; EOFError for a damaged file."""
 
     def __init__(self, stream: Any, error: type[Exception]) -> None:
         self._stream, self._error = stream, error
@@ -201,10 +203,10 @@ Branches = Callable[[Lines, int], Iterator[Branch]]
 
 
 class Reader(Struct, frozen=True, kw_only=True):
-    """How the files of a source are recognized and read. `entries` reads JSON Lines (`is_lines`)
-    and files known by their first line (`is_start`), `of_document` a file of one JSON value.
-    `session_of` gives the id of the session; with `has_many`, every session has one of its own.
-    With `has_line_ids`, the lines of the file have ids that never change."""
+    """Functions that recognize and read the files of a source. `entries` reads JSON Lines
+    (`is_lines`) and files recognized by their first line (`is_start`), `of_document` a file of one
+    JSON value. `session_of` returns the id of the session; with `has_many`, the file has several
+    sessions with ids. With `has_line_ids`, the lines of the file have ids that never change."""
 
     entries: Walk | None = None
     of_document: Walk | None = None
@@ -234,7 +236,7 @@ def document(path: Path) -> Any:
             raise Invalid(f"{path}: {_read_error(error)}", hint="copy it again") from error
     if unpacks_to_bomb:
         size = f"{len(content):,} bytes, far more than it has"
-        raise Invalid(f"{path} unpacks to {size}", hint="unpack it, and name what comes out")
+        raise Invalid(f"{path} unpacks to {size}", hint="unpack it and import the unpacked file")
     if len(content) > DOCUMENT_BYTES_MAX:
         hint = "write one message per line (JSON Lines), which is read line by line"
         raise Invalid(f"{path} has more than {DOCUMENT_BYTES_MAX:,} bytes", hint=hint)
@@ -245,9 +247,9 @@ def document(path: Path) -> Any:
 
 
 def _not_json(path: Path, content: bytes, error: Exception) -> RefoldError:
-    place = str(error).rpartition("byte ")[2].rstrip(")")
-    if place.isdigit():
-        line = content[: int(place)].count(b"\n") + 1
+    position = str(error).rpartition("byte ")[2].rstrip(")")
+    if position.isdigit():
+        line = content[: int(position)].count(b"\n") + 1
         return Invalid(f"{path}, line {line}: not JSON: {error}", hint=HINT)
     if "truncated" in str(error):
         line = content.rstrip().count(b"\n") + 1
@@ -256,19 +258,19 @@ def _not_json(path: Path, content: bytes, error: Exception) -> RefoldError:
 
 
 def _decode_error(error: Exception) -> str:
-    """Why bytes cannot be decoded as JSON."""
+    """The reason why bytes cannot be decoded as JSON."""
     return "nested too deep" if isinstance(error, RecursionError) else f"not JSON: {error}"
 
 
 def _read_error(error: Exception) -> str:
-    """Why the rest of a file cannot be read."""
+    """The reason why the rest of a file cannot be read."""
     if isinstance(error, EOFError | gzip.BadGzipFile):
         return "the compressed file is cut off or damaged here"
-    return f"the file cannot be read on: {error}"
+    return f"the rest of the file cannot be read: {error}"
 
 
 def guarded(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
-    """The entries of one line, up to a value of the wrong type, which is reported."""
+    """Yields the entries of one line, up to a value of the wrong type, which is reported."""
     try:
         yield from entries
     except (TypeError, AttributeError, LookupError, ValueError) as error:
@@ -277,8 +279,8 @@ def guarded(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
 
 
 def time_ms(value: Any) -> int | None:
-    """The time of a file's value: ISO 8601, or seconds or milliseconds since 1970. None if it is
-    anything else."""
+    """A time in milliseconds since 1970, from ISO 8601, seconds or milliseconds; None for any other
+    value."""
     if type(value) is str:
         try:
             value = datetime.fromisoformat(value).timestamp()
@@ -297,22 +299,22 @@ def counts(value: dict[str, Any], *names: str) -> list[int]:
 
 
 def digest(content: bytes) -> str:
-    """A short name for a line without an id."""
+    """A short digest, as a name for a line without an id."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def message_names(id: Any, content: Any) -> tuple[str, str]:
-    """The names of a message that may be written again with more in it: its key, which changes with
-    the content, and the name of its response for billing, which does not if there is an id."""
+    """The key of a message, which changes with its content, and the name of its response for
+    billing, which does not if the message has an id."""
     key = f"{id}:{digest(msgspec.json.encode(content))}"
     is_named = isinstance(id, str) and bool(id)
     return key, id[:RESPONSE_CHARS_MAX] if is_named else key
 
 
-FOLDER = "imports"  # of derived files
-KEPT_BYTES_MAX = 64_000
-SETTLED_NS = 2_000_000_000  # some clocks of files tick that slowly
-# Sources with one file per session. Others have further files beside it.
+FOLDER = "imports"  # of import records
+RECORD_BYTES_MAX = 64_000
+SETTLED_NS = 2_000_000_000  # resolution of the slowest file clocks
+# Sources with one file per session.
 ONE_FILE = frozenset({
     "claude-code", "codex", "gemini-cli", "cline", "aider", "mini-swe-agent", "swe-agent",
     "messages",
@@ -328,7 +330,7 @@ class _State(Struct, frozen=True):
     changed_ns: int
 
 
-class _Kept(Struct, frozen=True):
+class _ImportRecord(Struct, frozen=True):
     """The record of an import: the file, the last event of each conversation, the report."""
 
     version: str
@@ -338,40 +340,40 @@ class _Kept(Struct, frozen=True):
 
 
 class Unchanged:
-    """The record of the last import of a file, with the same options. A store without derived
-    files has none."""
+    """The record of the last import of a file with the same options, if the store keeps derived
+    files."""
 
-    def __init__(self, store: Store, path: Path, way: str) -> None:
+    def __init__(self, store: Store, path: Path, options: str) -> None:
         self._store = store
         folder = store.derived_path(FOLDER)
-        name = digest(os.fsencode(f"{way}\n{path.absolute()}"))
+        name = digest(os.fsencode(f"{options}\n{path.absolute()}"))
         self._state = _state_of(path) if folder else None
-        self._place = Path(folder, f"{name}.json") if folder and self._state else None
+        self._record_path = Path(folder, f"{name}.json") if folder and self._state else None
 
     def report(self) -> Report | None:
-        """The report of importing an unchanged file again, if the log still has its end."""
-        kept = self._kept()
-        if kept is None or (kept.version, kept.state) != (refold.__version__, self._state):
+        """The updated report of the last import, if the file and the imported events are unchanged;
+        else None."""
+        record = self._read_record()
+        if record is None or (record.version, record.state) != (refold.__version__, self._state):
             return None
-        if not all(self._has(*end) for end in kept.ends):
+        if not all(self._has_event(*end) for end in record.ends):
             return None
-        sessions = [self._refreshed(session) for session in kept.report.sessions]
-        return replace(kept.report, sessions=sessions)
+        sessions = []
+        for session in record.report.sessions:
+            about = self._store.conversation(session.conversation)
+            title = about.title or preview(self._store, about.id)
+            unchanged = replace(session, new=0, restored=0, left_at=0)
+            sessions.append(replace(unchanged, title=title, head=about.head))
+        return replace(record.report, sessions=sessions)
 
-    def _refreshed(self, session: Session) -> Session:
-        about = self._store.conversation(session.conversation)
-        title = about.title or preview(self._store, about.id)
-        unchanged = replace(session, new=0, restored=0, left_at=0)
-        return replace(unchanged, title=title, head=about.head)
-
-    def _kept(self) -> _Kept | None:
+    def _read_record(self) -> _ImportRecord | None:
         try:
-            data = self._place.read_bytes() if self._place else b""
-            return _DECODER.decode(data) if 0 < len(data) <= KEPT_BYTES_MAX else None
+            content = self._record_path.read_bytes() if self._record_path else b""
+            return _DECODER.decode(content) if 0 < len(content) <= RECORD_BYTES_MAX else None
         except (OSError, msgspec.DecodeError, ValueError):
             return None
 
-    def _has(self, conversation: str, head: int, chain: str) -> bool:
+    def _has_event(self, conversation: str, head: int, chain: str) -> bool:
         try:
             events = self._store.read(conversation, after=head - 1, limit=1)
         except NotFound:
@@ -379,36 +381,31 @@ class Unchanged:
         return bool(events) and events[0].seq == head and events[0].chain.hex() == chain
 
     def keep(self, report: Report) -> None:
-        """Keeps the record of an import, unless the next report may differ: unread lines are
+        """Writes the record of an import, unless the next report may differ: unread lines are
         reported again, and branches may become forks."""
-        if self._place is None or self._state is None or not _is_lasting(report):
+        if self._record_path is None or self._state is None or report.source not in ONE_FILE:
             return
-        ends = [self._end(one.conversation, one.head) for one in report.sessions]
-        sessions = [replace(one, title="") for one in report.sessions]
-        nameless = replace(report, sessions=sessions)
-        kept = _Kept(refold.__version__, self._state, ends, nameless)
-        # Without it, the next import only takes longer.
+        if report.unread_total or not report.sessions or any(one.left for one in report.sessions):
+            return
+        ends = []
+        for one in report.sessions:
+            head = one.head
+            [event] = self._store.read(one.conversation, after=head - 1, last=head, limit=1)
+            ends.append((one.conversation, head, event.chain.hex()))
+        untitled = replace(report, sessions=[replace(one, title="") for one in report.sessions])
+        record = _ImportRecord(refold.__version__, self._state, ends, untitled)
+        # Without a record, the next import only takes longer.
         with contextlib.suppress(OSError):
-            disk.make_folder(str(self._place.parent), durable=False)
-            disk.replace_file(str(self._place), msgspec.json.encode(kept))
-
-    def _end(self, conversation: str, head: int) -> tuple[str, int, str]:
-        [event] = self._store.read(conversation, after=head - 1, last=head, limit=1)
-        return conversation, head, event.chain.hex()
+            disk.make_folder(str(self._record_path.parent), durable=False)
+            disk.replace_file(str(self._record_path), msgspec.json.encode(record))
 
 
-_DECODER = decoding.decoder(_Kept)
-
-
-def _is_lasting(report: Report) -> bool:
-    if report.source not in ONE_FILE or report.unread_total or not report.sessions:
-        return False
-    return not any(one.left for one in report.sessions)
+_DECODER = decoding.decoder(_ImportRecord)
 
 
 def _state_of(path: Path) -> _State | None:
-    """The state of the file; None if there is none, or if it was written so recently that the next
-    write might have the same time."""
+    """The state of the file; None if it is missing, or written so recently that the next write
+    might have the same timestamp."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # ValueError: not a valid file name

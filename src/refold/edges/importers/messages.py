@@ -5,7 +5,7 @@ A file is a list of messages, an object that has one (`messages`, `conversations
 `contents`, `history`) beside the system prompt, tools and model, a list of such objects, or JSON
 Lines of any of these; other fields become a note. Messages are brought into a provider's shape:
 names of roles, calls without ids, `reasoning` beside the text. Several conversations in a file are
-sessions of their own. Neighbours: `trajectories` uses this too, `lines`.
+separate sessions. Neighbours: `trajectories` uses this too, `lines`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BESIDE = "beside"  # the kind of the note with the other fields of a list's obje
 
 
 def is_mine(lines: list[dict[str, Any]]) -> bool:
-    """Whether these first lines have a message, or a whole list, per line."""
+    """Whether these first lines have a message, or a list of messages, per line."""
     return any(is_message(line) or list_in(line) is not None for line in lines)
 
 
@@ -74,7 +74,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
         elif list_in(line) is not None:
             yield from of_object(line, number, session=_name_of(line, number))
         else:
-            yield _taken_from(dict(line), number)
+            yield _session_facts(dict(line), number)
             yield NoteEntry(kind=str(line.get("kind") or "line")[:80], data=line, line=number,
                         key=f"{number}:{digest(raw)}")  # fmt: skip
 
@@ -103,7 +103,7 @@ def of_object(value: dict[str, Any], line: int | None, session: str = "") -> Ite
     rest = {name: one for name, one in value.items() if one is not listed}
     if session:
         rest.pop("id", None)  # it names the session
-    yield _taken_from(rest, line or 1, session)
+    yield _session_facts(rest, line or 1, session)
     for place, one in enumerate(listed):
         if is_message(one):
             yield entry_of(one, place, line or place + 1, session, calls=calls)
@@ -121,9 +121,9 @@ def _name_of(value: dict[str, Any], number: int) -> str:
     return str(own)[:40] if isinstance(own, str | int) and str(own) else str(number)
 
 
-def _taken_from(rest: dict[str, Any], line: int, session: str = "") -> SessionFacts:
-    """The facts about a session in the fields beside its list. They are removed from `rest`, and so
-    are empty values; unknown fields stay."""
+def _session_facts(rest: dict[str, Any], line: int, session: str = "") -> SessionFacts:
+    """The facts about a session in the other fields of its object. Removes them and empty values
+    from `rest`; unknown fields stay."""
     title = _take(rest, _TITLES, lambda value: isinstance(value, str) and bool(value.strip()))
     config = rest.get(CONFIG)
     inner = dict(config) if isinstance(config, dict) else {}
@@ -144,7 +144,7 @@ def _taken_from(rest: dict[str, Any], line: int, session: str = "") -> SessionFa
 
 
 def _take(fields: dict[str, Any], names: Iterable[str], fits: Callable[[Any], Any]) -> Any:
-    """The first of these fields with a fitting value, removed from `fields`; None if missing."""
+    """Removes and returns the first of these fields with a fitting value, or None."""
     for name in names:
         if fields.get(name) and fits(fields[name]):
             return fields.pop(name)
@@ -201,17 +201,14 @@ class Calls:
         stay as they are."""
         role = str(value.get("role") or value.get("from") or "").lower()
         if role in _RESULTS:
-            return self._result(value)
+            if not self._open:
+                return value
+            id = self._open.pop(0)
+            return {"role": "tool", "tool_call_id": id, "content": _text_of(value)}
         calls = _calls_in(_text_of(value)) if role == _CALL else []
         named = [{**call, "id": f"call-{place}-{number}"} for number, call in enumerate(calls)]
         self._open = [call["id"] for call in named]
         return {"role": "assistant", "content": "", "tool_calls": named} if named else value
-
-    def _result(self, value: dict[str, Any]) -> dict[str, Any]:
-        if not self._open:
-            return value
-        id = self._open.pop(0)
-        return {"role": "tool", "tool_call_id": id, "content": _text_of(value)}
 
 
 def _text_of(value: dict[str, Any]) -> Any:
@@ -238,8 +235,8 @@ def entry_of(
     raw: bytes = b"",
     calls: Calls | None = None,
 ) -> MessageEntry | SummaryEntry:
-    """The entry of a message of a list, under a key of its position and its content: its raw line,
-    if it has one. `calls` pairs the calls of the list."""
+    """The entry of a message in a list. Its key is derived from its position and its content (the
+    raw line, if it has one). `calls` pairs the calls of the list."""
     key = f"{place}:{digest(raw or msgspec.json.encode(value))}"
     at_ms = None
     for name in _TIMES:
@@ -291,7 +288,7 @@ def normal(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(call: Any) -> Any:
-    """A call of a bare name and its arguments, in the shape of Chat Completions."""
+    """A call in the format of Chat Completions, from a bare name and arguments."""
     if not isinstance(call, dict) or "function" in call or "custom" in call or "name" not in call:
         return call
     arguments = call.get("arguments", {})

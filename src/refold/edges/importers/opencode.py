@@ -3,8 +3,8 @@
 
 A model's message is a row with parts: text, reasoning, calls with their results, and step marks. A
 step is one answer, followed by the results of its calls. A message marked as a summary replaces
-everything before it; messages that the user went back over are left out. The database is never
-changed, and nothing of its schema is trusted: only three tables are read, by their own columns.
+everything before it; reverted messages are left out. The database is never changed, and its schema
+is not trusted: only known columns of three tables are read.
 Neighbours: `entry`, `lines`.
 """
 
@@ -79,7 +79,7 @@ def _session(info: Value, messages: list[Any], line: int | None) -> Iterator[Ent
 
 
 def _without_reverted(info: Value, messages: list[Any]) -> list[Any]:
-    """The messages before the one that the user went back to, if any."""
+    """The messages before the one to which the user reverted, if any."""
     revert = info.get("revert")
     back_to = revert.get("messageID") if isinstance(revert, dict) else None
     if not isinstance(back_to, str):
@@ -98,7 +98,7 @@ def _message(one: Value, where: Where) -> Iterator[Entry]:
     key, response = message_names(info.get("id"), parts)
     if info.get("role") == "user":
         yield from _beside(parts, key, where)
-        content = [block for part in parts for block in _shown(part)]
+        content = [block for part in parts for block in _visible_content(part)]
         if content:
             yield MessageEntry(message={"role": "user", "content": content}, key=key, **where)
         return
@@ -156,8 +156,8 @@ def _call(part: Value) -> Value:
     return {"id": part.get("callID"), "type": "function", "function": function}
 
 
-def _shown(part: Value) -> Iterator[Value]:
-    """The content that the model sees of a user's part."""
+def _visible_content(part: Value) -> Iterator[Value]:
+    """The content of a user's part that is sent to the model."""
     if part.get("type") == "text" and not part.get("ignored"):
         yield {"type": "text", "text": str(part.get("text") or "")}
     elif part.get("type") == "file":
@@ -222,7 +222,8 @@ def sessions(path: Path) -> Iterator[tuple[Row, list[Row]]]:
         raise Invalid(f"{path} cannot be read: {error}", hint="refold import --list") from error
     try:
         _restrict(connection)
-        query = _SESSIONS.format(revert="revert" if _has_revert(connection) else "null")
+        columns = connection.execute("select name from pragma_table_info('session')").fetchall()
+        query = _SESSIONS.format(revert="revert" if ("revert",) in columns else "null")
         for id, parent, title, revert in connection.execute(query).fetchall():
             about = {"id": id, "parentID": parent, "title": title, "revert": _object(revert)}
             yield about, _messages(connection, str(id))
@@ -240,16 +241,11 @@ def _restrict(connection: Any) -> None:
     connection.pragma("query_only", True)
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, CELL_BYTES_MAX)
     left = iter(range(STEPS_MAX // 1_000_000))
-    # A query on a hostile database could run for ever.
+    # A query on a hostile database could run forever.
     connection.set_progress_handler(lambda: next(left, None) is None, 1_000_000)
     tables = dict(connection.execute("select name, type from sqlite_schema").fetchall())
     if any(tables.get(name) != "table" for name in ("session", "message", "part")):
-        raise apsw.SQLError("the tables session, message and part are not there")
-
-
-def _has_revert(connection: Any) -> bool:
-    columns = connection.execute("select name from pragma_table_info('session')")
-    return ("revert",) in columns.fetchall()
+        raise apsw.SQLError("the tables session, message and part are missing")
 
 
 def _messages(connection: Any, session: str) -> list[Row]:
@@ -263,7 +259,7 @@ def _messages(connection: Any, session: str) -> list[Row]:
 
 
 def _object(data: Any) -> Row:
-    """The JSON object of a cell; any other content under a kind of its own."""
+    """The JSON object of a cell; any other content as a part of type `unread`."""
     try:
         value = msgspec.json.decode(data) if isinstance(data, str | bytes) else None
     except UNREADABLE:

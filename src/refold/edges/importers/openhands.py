@@ -2,9 +2,9 @@
 
 The state has the model, the usage of its replies, and the current event: that event and its parents
 are the session, abandoned events are notes. Consecutive actions are the calls of one answer. A
-condensation hides single messages, which no summary of everything before it can say: it is a note.
-Beside the state only event files are opened, by their names, and no link is followed. Neighbours:
-`entry`, `lines`.
+condensation hides single messages, which a summary of everything before it cannot express: it is a
+note. Apart from the state, only files with the name of an event are opened, and no link is
+followed. Neighbours: `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ def _session(
             actions.append((where, one))
             continue
         if actions:
-            yield from guarded(_acted(actions, bills), actions[0][0])
+            yield from guarded(_answer(actions, bills), actions[0][0])
             actions = []
         yield from guarded(_event(one, kind, key[:400], where, bills), where)
     if actions:
-        yield from guarded(_acted(actions, bills), actions[0][0])
+        yield from guarded(_answer(actions, bills), actions[0][0])
 
 
 def _event(
@@ -126,7 +126,7 @@ def _event(
         yield NoteEntry(kind=kind[:80], data=one, key=key, **where)
 
 
-def _acted(actions: list[tuple[Where, Value]], bills: dict[str, list[Usage]]) -> Iterator[Entry]:
+def _answer(actions: list[tuple[Where, Value]], bills: dict[str, list[Usage]]) -> Iterator[Entry]:
     """One answer with all its calls."""
     where, first = actions[0]
     message: Value = {"role": "assistant", "content": _text(first.get("thought") or ())}
@@ -158,7 +158,7 @@ def _model_of(state: Value) -> str | None:
 
 
 def _bills_of(state: Value) -> dict[str, list[Usage]]:
-    """The usages of each response, in their order: some servers repeat ids."""
+    """The usages of each response, in order: some servers repeat ids."""
     found: dict[str, list[Usage]] = {}
     stats = state.get("stats")
     metrics = stats.get("usage_to_metrics") if isinstance(stats, dict) else None
@@ -172,13 +172,8 @@ def _bills_of(state: Value) -> dict[str, list[Usage]]:
 def _usage(usage: Value) -> Usage:
     names = ("prompt", "completion", "cache_read", "cache_write", "reasoning")
     read, written, *cached, thought = counts(usage, *(f"{name}_tokens" for name in names))
-    return Usage(
-        input=read,
-        output=written,
-        cache_read=cached[0],
-        cache_write=cached[1],
-        reasoning=thought,
-    )
+    hit, made = cached
+    return Usage(input=read, output=written, cache_read=hit, cache_write=made, reasoning=thought)
 
 
 def _billed(one: Value, bills: dict[str, list[Usage]]) -> Usage | None:

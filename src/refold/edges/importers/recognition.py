@@ -1,9 +1,9 @@
-"""The source of a session file, by its first lines or by its one JSON value; and the folders where
-programs keep their sessions.
+"""Recognition of the source of a session file, by its first lines or its JSON value; and the
+folders where programs keep their sessions.
 
-The readers of all sources are tried in the order of the package's table. A scan looks only at file
-names; it follows no link and passes over folders that cannot be read. Neighbours: `lines.Reader` is
-what a source has, `importer` imports a recognized file, `refold import --scan` scans.
+Readers are tried in the order of the package's table. A scan looks only at file names; it follows
+no links and skips unreadable folders. Neighbours: `lines.Reader` describes a source, `importer`
+imports a recognized file, `refold import --scan` scans.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ SNIFFED_BYTES = 4_096
 
 
 class Recognised(NamedTuple):
-    """The source of a file, the id of its session, and the walk through it. An empty id: every
-    session of the file has its own; None: the file has no id but its path. `unit` is what the line
-    numbers of its entries count; `branches` finds abandoned branches, where the source keeps them;
-    `has_line_ids` says that the source gives ids to its lines."""
+    """The source of a file, the id of its session, and its entries. The id is empty if the file has
+    several sessions, and None if only the path identifies it. `unit` names what line numbers count;
+    `branches` finds abandoned branches; `has_line_ids` means that the lines have ids."""
 
     source: str
     session: str | None
@@ -42,7 +41,7 @@ class Recognised(NamedTuple):
 
 
 def recognised(lines: Lines) -> Recognised | None:
-    """The source of a session file; None for refold's own export. Invalid if there is none."""
+    """The source of a session file; None for refold's own export. Invalid if it is unknown."""
     start = [line for _, line in islice(lines, SNIFFED_LINES)]
     if not start:
         if not lines.unread:
@@ -56,7 +55,7 @@ def recognised(lines: Lines) -> Recognised | None:
             session = "" if reader.has_many else None
             return Recognised(name, session, reader.entries, reader.unit)
     values = list(_objects(start))
-    # Of a document in many lines, some may be objects too.
+    # Some lines of a multi-line document may be objects too.
     is_lines = 2 * len(values) > len(start) or not _continues(start[0])
     # A single object on a single line may be a document or a line.
     is_single_line = sum(1 for _ in islice(lines, 2)) == 1 and not lines.unread
@@ -86,7 +85,7 @@ def _objects(lines: list[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _continues(line: bytes) -> bool:
-    """Whether a JSON value begins in a line and continues in the next."""
+    """Whether a JSON value begins in this line and continues in the next."""
     return line.strip().startswith((b"[", b"{")) and line.rstrip().endswith((b"[", b"{", b","))
 
 
@@ -94,12 +93,9 @@ def _of_lines(lines: Lines, values: list[dict[str, Any]]) -> Recognised | None:
     for name, reader in _readers():
         if reader.is_lines and reader.entries and reader.is_lines(values):
             session = reader.session_of(lines) if reader.session_of else None
+            branches, has_line_ids = reader.branches, reader.has_line_ids
             return Recognised(
-                name,
-                session,
-                reader.entries,
-                branches=reader.branches,
-                has_line_ids=reader.has_line_ids,
+                name, session, reader.entries, branches=branches, has_line_ids=has_line_ids
             )
     return None
 
@@ -138,7 +134,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class SessionFolder(NamedTuple):
-    """A folder where a program keeps its sessions, and the endings of their file names."""
+    """A folder of a program's sessions, and the endings of their file names."""
 
     source: str
     folder: Path

@@ -2,7 +2,7 @@
 (`*.traj`, by its documented format only: the program was not run here).
 
 mini-SWE-agent's messages are those sent to its model, with time and usage in `extra`; the last one,
-why it stopped, is a note. SWE-agent's `history` is what its model was sent, with demonstrations;
+the reason it stopped, is a note. SWE-agent's `history` has its model's input, with demonstrations;
 without one, the thoughts, actions and observations of its steps are the messages. Neighbours:
 `messages` reads one message, `entry`, `lines`.
 """

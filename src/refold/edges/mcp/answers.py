@@ -8,7 +8,7 @@ current. Neighbours: `engine.toolbox` has the tools of one conversation, `server
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -60,11 +60,8 @@ class Answers:
         and the handle for unfold."""
         with self._store() as store:
             ids = [id_of(store, conversation)] if conversation else None
-            searcher = Searcher(store)
-            try:
+            with closing(Searcher(store)) as searcher:
                 hits = searcher.search(query, limit=limit, conversations=ids)
-            finally:
-                searcher.close()
         lines = []
         for hit in hits:
             where = f"{hit.artifact} line {hit.line}" if hit.artifact else f"#{hit.seq}"
@@ -172,7 +169,8 @@ class Answers:
             for about in listed[:LISTED_MAX]:
                 title = one_line(title_of(store, about.id, about.title))
                 lines.append(f"{about.id} ({moment(about.updated_ms)}): {title}")
-        return rows(lines, number(len(listed), "conversation"))
+        shown = f"the newest {LISTED_MAX} of " if len(listed) > LISTED_MAX else ""
+        return rows(lines, f"{shown}{number(len(listed), 'conversation')}")
 
     def page(self, conversation: str) -> str:
         """The page of a conversation; of a long one, its end."""
@@ -204,7 +202,7 @@ class Answers:
 
     @contextmanager
     def _store(self) -> Iterator[Store]:
-        with _closing(open_store(self._place, read_only=True)) as store:
+        with closing(open_store(self._place, read_only=True)) as store:
             if not is_there(store):
                 raise NotFound(f"there is no store {store.url}", hint="nothing was written yet")
             yield store
@@ -219,7 +217,7 @@ class Answers:
     @contextmanager
     def _memory(self, *, writes: bool = False) -> Iterator[MemoryTools]:
         with (
-            _closing(open_store(self._place, read_only=not writes)) as store,
+            closing(open_store(self._place, read_only=not writes)) as store,
             refold.open_memory("project", store=store) as memory,
         ):
             yield MemoryTools(lambda: memory)
@@ -235,14 +233,6 @@ class Answers:
             for name, here in NAMES.items():
                 lines[index] = lines[index].replace(name, here)
         return "\n".join(lines)
-
-
-@contextmanager
-def _closing(store: Store) -> Iterator[Store]:
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 # --- the form of an answer ---

@@ -39,7 +39,7 @@ from refold.edges.proxy.http import (
 )
 from refold.edges.proxy.inside.events import Inside
 from refold.edges.proxy.inside.rounds import Rounds, can_be_read, ways_of
-from refold.edges.proxy.observer import Finished, Observer, Taken
+from refold.edges.proxy.observer import Finished, ObservedCall, Observer
 from refold.edges.proxy.page import is_refused, without_thinking
 from refold.edges.proxy.savings import KEPT, Told, UsageReader, line_text, place_of, reason_of
 from refold.edges.proxy.upstream import Answer, Content, Limits, Upstream, readable, unpacked
@@ -69,7 +69,7 @@ class Call(Struct, frozen=True, kw_only=True):
     query: bytes
     headers: list[Header]
     incoming: Incoming
-    taken: Taken | None = None
+    observed: ObservedCall | None = None
     body: bytes | None = None  # in place of the client's own
 
     @property
@@ -90,10 +90,10 @@ class Proxy:
         gate: Gate | None = None,
         limits: Limits | None = None,
         close: Callable[[], None] = lambda: None,
-        told: Told = lambda _: None,
+        report: Told = lambda _: None,
     ) -> None:
         self._upstream, self._observer, self._close = upstream, observer, close
-        self._told = told
+        self._report = report
         self._gate, self._limits = gate or Gate(), limits or Limits()
         self._bodies = Bodies(self._limits)
         self._running = self._preparing = 0
@@ -146,11 +146,11 @@ class Proxy:
             await send_json(send, 200, b'{"ready": true}')
             return
         call = await self._call(scope, receive, admitted)
-        held = call.incoming.size
+        size = call.incoming.size
         try:
-            await self._while_there(self._exchange(call, send), receive, call.incoming)
+            await self._while_connected(self._exchange(call, send), receive, call.incoming)
         finally:
-            self._bodies.release(held)
+            self._bodies.release(size)
 
     async def _call(self, scope: Scope, receive: Receive, admitted: Admitted) -> Call:
         names = {name for name, _ in admitted.headers}
@@ -169,9 +169,9 @@ class Proxy:
         try:
             return await self._bodies.read(receive, looks=target.known is not None)
         except TimeoutError:
-            raise Refused("slow", "the request came too slowly") from None
+            raise Refused("slow", "the request arrived too slowly") from None
 
-    async def _while_there(
+    async def _while_connected(
         self, exchange: Awaitable[None], receive: Receive, incoming: Incoming
     ) -> None:
         """Waits for an exchange, and ends it if the client leaves."""
@@ -195,21 +195,21 @@ class Proxy:
     # --- sending and relaying ---
 
     async def _exchange(self, call: Call, send: Send) -> None:
-        call = await self._looked_at(call)
+        call = await self._prepared(call)
         response = await self._sent(call)
         if call.target.known is not None and response.status in OVERFLOW_STATUSES:
             call, response = await self._recovered(call, response)
-        sent = call.taken.sent if call.taken is not None else None
+        sent = call.observed.sent if call.observed is not None else None
         if sent is not None and response.is_success and can_be_read(response):
             await self._relay_inside(call, sent, response, send)
         else:
             await self._relay(call, response, send)
 
     async def _sent(self, call: Call) -> Answer:
-        headers, taken = call.headers, call.taken
-        if taken is not None:
-            headers = with_headers(readable(headers), taken.headers)
-            headers = headers if taken.sent is None else unpacked(headers)
+        headers, observed = call.headers, call.observed
+        if observed is not None:
+            headers = with_headers(readable(headers), observed.headers)
+            headers = headers if observed.sent is None else unpacked(headers)
         try:
             return await self._upstream.send(
                 call.method, call.target, call.query, headers, call.content
@@ -219,19 +219,21 @@ class Proxy:
 
     def _unanswered(self, call: Call, error: httpx.HTTPError) -> Refused:
         """The error for a client that got no answer from the provider."""
-        place = self._upstream.address(call.target.provider)
+        address = self._upstream.address(call.target.provider)
         if isinstance(error, httpx.TimeoutException):
-            return Refused("slow", f"{place} did not answer in time")
-        return Refused("upstream", f"{place}: {type(error).__name__}")
+            return Refused("slow", f"{address} did not answer in time")
+        return Refused("upstream", f"{address}: {type(error).__name__}")
 
     async def _relay(self, call: Call, response: Answer, send: Send) -> None:
         """Relays an answer as it comes, and reads its usage on the way."""
-        taken = call.taken if response.is_success else None
-        reader = None if taken is None else UsageReader(taken.asked.dialect, response.headers)
-        finish = cache(partial(self._finish, taken, reader))
-        is_ours = taken is not None and taken.body is not None
-        if taken is not None:
-            taken.answered()
+        observed = call.observed if response.is_success else None
+        reader = (
+            None if observed is None else UsageReader(observed.parsed.dialect, response.headers)
+        )
+        finish = cache(partial(self._finish, observed, reader))
+        is_ours = observed is not None and observed.body is not None
+        if observed is not None:
+            observed.answered()
         try:
             await relay(response, reader, send, finish if is_ours else None)
         except httpx.HTTPError as error:
@@ -245,21 +247,21 @@ class Proxy:
         self, call: Call, sent: list[bytes], response: Answer, send: Send
     ) -> None:
         """Relays the client's part of an answer that may call our own tools."""
-        taken, observer = call.taken, self._observer
-        assert taken is not None and observer is not None
-        taken.answered()
-        kept = [taken]
+        observed, observer = call.observed, self._observer
+        assert observed is not None and observer is not None
+        observed.answered()
+        kept = [observed]
 
         def keep(inside: Inside) -> None:
-            kept[:] = [observer.keep_inside(taken, inside) or taken]
+            kept[:] = [observer.keep_inside(observed, inside) or observed]
 
         async def again(body: bytes) -> Answer:
             return await self._sent(msgspec.structs.replace(call, body=body))
 
-        answers = partial(observer.answers, taken)
+        answers = partial(observer.answers, observed)
         ways = ways_of(again, self._guarded, answers, keep, lambda: finished(finish))
-        rounds = Rounds(taken.asked, sent, ways, send, rounds_max=self._limits.rounds)
-        finish = cache(lambda: self._finish_rounds(taken, kept[0], rounds))
+        rounds = Rounds(observed.parsed, sent, ways, send, rounds_max=self._limits.rounds)
+        finish = cache(lambda: self._finish_rounds(observed, kept[0], rounds))
         try:
             await rounds.relay(response)
         except httpx.HTTPError as error:
@@ -275,64 +277,64 @@ class Proxy:
         answer = await response.peek(ERROR_BYTES_MAX)
         if answer is None:
             return call, response
-        again = await self._mended(call, response.status, answer)
+        again = await self._retry_of(call, response.status, answer)
         if again is None:
             return call, response
         await response.close()
         return again, await self._sent(again)
 
-    async def _mended(self, call: Call, status: int, answer: bytes) -> Call | None:
-        if call.taken is not None and self._observer is not None:
-            work = partial(self._observer.recover, call.taken, status, answer)
-            taken = await self._guarded(work, "recovering")
-            if taken is None or taken.body is None:
+    async def _retry_of(self, call: Call, status: int, answer: bytes) -> Call | None:
+        if call.observed is not None and self._observer is not None:
+            work = partial(self._observer.recover, call.observed, status, answer)
+            observed = await self._guarded(work, "recovering")
+            if observed is None or observed.body is None:
                 return None
-            return msgspec.structs.replace(call, taken=taken, body=taken.body)
+            return msgspec.structs.replace(call, observed=observed, body=observed.body)
         body = call.content if is_refused(status, answer) else b""
         plain = without_thinking(body) if isinstance(body, bytes) else None
         return None if plain is None else msgspec.structs.replace(call, body=plain)
 
     # --- refold's own work, which may fail ---
 
-    async def _looked_at(self, call: Call) -> Call:
+    async def _prepared(self, call: Call) -> Call:
         """The call with refold's version of it, if there is one."""
         body = call.incoming.whole
         if self._observer is None or call.target.known is None:
             return call
         if body is None:
-            self._told(f"a request is longer than {self._limits.body_bytes:,} bytes")
+            self._report(f"a request is longer than {self._limits.body_bytes:,} bytes")
             return call
         if any(name == b"content-encoding" for name, _ in call.headers):
-            self._told("a request came packed")
+            self._report("a request came compressed")
             return call
         if self._preparing >= self._limits.preparing:
             log.warning(_line("passed", error=CROWDED))
-            self._told(CROWDED)
+            self._report(CROWDED)
             return call
         self._preparing += 1
         try:
             deadline = asyncio.timeout(self._limits.prepare_s)
             asking = Asking(self._upstream, self._limits, asyncio.get_running_loop(), deadline)
             send = partial(asking.send, call.target, call.query, readable(call.headers))
-            work = partial(self._look, self._observer, call, body, send)
+            work = partial(self._prepare, self._observer, call, body, send)
             return await self._guarded(work, PREPARING, deadline) or call
         finally:
             self._preparing -= 1
 
-    def _look(self, observer: Observer, call: Call, body: bytes, send: Sender) -> Call:
+    def _prepare(self, observer: Observer, call: Call, body: bytes, send: Sender) -> Call:
         assert call.target.known is not None
-        asked = observer.read(body, call.target, call.headers)
-        if asked is None:
+        parsed = observer.read(body, call.target, call.headers)
+        if parsed is None:
             return call
-        if call.target.known.counts or observer.is_beside(asked):
-            sent, added = observer.beside(asked)
+        if call.target.known.counts or observer.is_beside(parsed):
+            sent, added = observer.beside(parsed)
             headers = with_headers(call.headers, added)
             return msgspec.structs.replace(call, body=sent, headers=headers)
-        taken = observer.take(asked, send)
-        if taken is not None and taken.held is not None:
-            self._told(KEPT)
-        body_sent = taken.body if taken is not None else None
-        return msgspec.structs.replace(call, taken=taken, body=body_sent)
+        observed = observer.take(parsed, send)
+        if observed is not None and observed.held is not None:
+            self._report(KEPT)
+        body_sent = observed.body if observed is not None else None
+        return msgspec.structs.replace(call, observed=observed, body=body_sent)
 
     async def _guarded(
         self, work: Callable[[], T], doing: str, deadline: asyncio.Timeout | None = None
@@ -344,7 +346,7 @@ class Proxy:
         except Exception as error:
             log.warning(_line("failed", doing=doing, error=place_of(error)))
             if doing == PREPARING:
-                self._told(reason_of(error))
+                self._report(reason_of(error))
             return None
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -352,24 +354,26 @@ class Proxy:
             self._threads = anyio.CapacityLimiter(self._limits.threads)
         return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
 
-    def _finish(self, taken: Taken | None, reader: UsageReader | None) -> asyncio.Task[None] | None:
+    def _finish(
+        self, observed: ObservedCall | None, reader: UsageReader | None
+    ) -> asyncio.Task[None] | None:
         """Keeps the usage of the call, while the client continues."""
-        if self._observer is None or taken is None or reader is None:
+        if self._observer is None or observed is None or reader is None:
             return None
-        work = partial(self._observer.finish, taken, reader.usage, reader.copy)
-        return self._account(work, is_new=taken.held is None)
+        work = partial(self._observer.finish, observed, reader.usage, reader.copy)
+        return self._account(work, is_new=observed.held is None)
 
     def _finish_rounds(
-        self, taken: Taken, kept: Taken, rounds: Rounds
+        self, observed: ObservedCall, kept: ObservedCall, rounds: Rounds
     ) -> asyncio.Task[None] | None:
         """Keeps the usage of a call with our tools; an answer already kept is not kept again."""
         if self._observer is None:
             return None
-        if kept is taken and len(rounds.readers) == 1:
-            return self._finish(taken, rounds.readers[0])
+        if kept is observed and len(rounds.readers) == 1:
+            return self._finish(observed, rounds.readers[0])
         usages = [reader.usage for reader in rounds.readers]
-        work = partial(self._observer.finish_rounds, taken, kept, usages)
-        return self._account(work, is_new=taken.held is None)
+        work = partial(self._observer.finish_rounds, observed, kept, usages)
+        return self._account(work, is_new=observed.held is None)
 
     def _account(self, work: Callable[[], Finished | None], *, is_new: bool) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._accounted(work, is_new=is_new))
@@ -382,7 +386,7 @@ class Proxy:
         if finished is None:
             return
         if is_new:
-            self._told(KEPT)
+            self._report(KEPT)
         for line in finished.lines:
             log.info("%s: %s", finished.conversation, line_text(line))
 
@@ -396,5 +400,5 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-def _line(event: str, **said: str) -> str:
-    return json.dumps({"event": event, **said})
+def _line(event: str, **fields: str) -> str:
+    return json.dumps({"event": event, **fields})

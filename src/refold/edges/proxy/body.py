@@ -27,7 +27,7 @@ from refold.edges.endpoints.client import objects
 from refold.edges.proxy.gate import Target
 from refold.errors import RefoldError
 
-RepeatedWire = dict[str, Any]
+Wire = dict[str, Any]
 REPEATED_MARK = "cache_control"
 MOVING = 8  # clients move their cache marks among the last messages
 _SPACE = b" \t\r\n"
@@ -52,7 +52,7 @@ class Begun(Struct, frozen=True):
     list_at: int
     key: str
     fields: dict[str, Raw]
-    messages: list[RepeatedWire]
+    messages: list[Wire]
     marks: list[Placed]
 
 
@@ -62,7 +62,7 @@ class Listed(Struct, frozen=True):
     the beginning that its next call may share."""
 
     fields: dict[str, Raw]
-    messages: list[RepeatedWire]
+    messages: list[Wire]
     marks: list[Placed]
     came: memoryview
     begun: Begun | None = None
@@ -99,7 +99,7 @@ def _read_on(body: bytes, begun: Begun) -> Listed | None:
         return None
     if begun.key in after or not begun.fields.keys().isdisjoint(after):
         return None
-    found = _taken(raws, len(begun.messages))
+    found = _parsed_messages(raws, len(begun.messages))
     if found is None:
         return None
     messages, marks = begun.messages + found[0], begun.marks + found[1]
@@ -127,7 +127,7 @@ def _begun_on(
     body: bytes,
     rest_at: int,
     raws: Sequence[Raw],
-    messages: list[RepeatedWire],
+    messages: list[Wire],
     marks: list[Placed],
 ) -> Begun:
     """The beginning that the next body may share: up to the first mark that may move."""
@@ -136,7 +136,9 @@ def _begun_on(
     if new <= 0:
         return before
     beginning = body[: _end(body, raws[:new], rest_at)]
-    return _cut(beginning, before.list_at, before.key, before.fields, messages[:steady], marks)
+    return _beginning(
+        beginning, before.list_at, before.key, before.fields, messages[:steady], marks
+    )
 
 
 # --- a whole body ---
@@ -154,7 +156,7 @@ def _read_whole(body: bytes, key: str) -> Listed | None:
         raws = _raws_of(fields[key])
     except msgspec.ValidationError:
         return None
-    found = _taken(raws, 0)
+    found = _parsed_messages(raws, 0)
     if found is None:
         return None
     messages, marks = found
@@ -163,7 +165,7 @@ def _read_whole(body: bytes, key: str) -> Listed | None:
 
 
 def _proven(
-    body: bytes, key: str, raws: Sequence[Raw], messages: list[RepeatedWire], marks: list[Placed]
+    body: bytes, key: str, raws: Sequence[Raw], messages: list[Wire], marks: list[Placed]
 ) -> Begun | None:
     """The beginning that the next body may share, if its end is certain."""
     steady = _steady(len(messages), marks)
@@ -180,16 +182,16 @@ def _proven(
         return None
     head = {name: raw.copy() for name, raw in fields.items()}
     list_at = len(beginning) + 1 - len(listed)
-    return _cut(beginning, list_at, key, head, messages[:steady], marks)
+    return _beginning(beginning, list_at, key, head, messages[:steady], marks)
 
 
 # --- messages and marks ---
 
 
-def _taken(raws: Sequence[Raw], first: int) -> tuple[list[RepeatedWire], list[Placed]] | None:
+def _parsed_messages(raws: Sequence[Raw], first: int) -> tuple[list[Wire], list[Placed]] | None:
     """The messages without cache marks, which move at every call, and the last mark of each
     message; None if these are not messages."""
-    messages: list[RepeatedWire] = []
+    messages: list[Wire] = []
     marks: list[Placed] = []
     for place, raw in enumerate(raws, start=first):
         message = msgspec.json.decode(raw)
@@ -226,19 +228,18 @@ def _end(body: bytes, raws: Iterable[Raw], start: int) -> int:
     return start
 
 
-def _cut(
+def _beginning(
     raw: bytes,
     list_at: int,
     key: str,
     fields: dict[str, Raw],
-    messages: list[RepeatedWire],
+    messages: list[Wire],
     marks: Iterable[Placed],
 ) -> Begun:
     kept = [mark for mark in marks if mark.place < len(messages)]
     return Begun(raw, list_at, key, fields, messages, kept)
 
 
-Wire = RepeatedWire
 MARK = REPEATED_MARK
 
 # The field of each dialect's messages, and the other fields that refold reads.
@@ -422,12 +423,12 @@ def has_one_answer(messages: Sequence[Wire]) -> bool:
     return kinds == sorted(kinds, reverse=True)
 
 
-def begins(asked: ParsedCall) -> bool:
+def begins(parsed: ParsedCall) -> bool:
     """Whether these are the first words of an agent: it has tools, and the call is not a
     throwaway."""
-    if not asked.has_tools or not asked.messages or is_answer(asked.messages[-1]):
+    if not parsed.has_tools or not parsed.messages or is_answer(parsed.messages[-1]):
         return False
-    return _last_text(asked.messages[-1]).strip().lower() not in _THROWN_AWAY
+    return _last_text(parsed.messages[-1]).strip().lower() not in _THROWN_AWAY
 
 
 def _last_text(message: Wire) -> str:

@@ -51,7 +51,7 @@ class OpenConversation:
     """An open conversation and its latest list. Callers hold its `guard`."""
 
     def __init__(
-        self, context: refold.Context, asked: ParsedCall, *, known: int, native: Compaction
+        self, context: refold.Context, parsed: ParsedCall, *, known: int, native: Compaction
     ) -> None:
         self.guard = threading.Lock()
         self.native = native
@@ -65,12 +65,12 @@ class OpenConversation:
         self.has_inside = any(note.kind == inside.KEPT_NOTE for note in notes)
         self.is_swapped = self.has_inside or any(line.folded for line, _ in calls)
         self.tools = added_in(notes)  # our own, from the beginning of the conversation
-        self.inside = Kept(asked.dialect)
-        self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
-        self._opened_for = asked.messages
+        self.inside = Kept(parsed.dialect)
+        self.dialect, self.session, self.model = parsed.dialect, parsed.session, parsed.model
+        self._opened_for = parsed.messages
         self.began_at = 0.0  # the time of the call with the first answer
         self.retries = False  # whether that call was a retry
-        self.has_tools = asked.has_tools
+        self.has_tools = parsed.has_tools
         self.seen: list[Wire] = []
         self.places: tuple[tuple[int, ...], ...] = ()  # the seqs of each message of that list
         self.beside: tuple[bytes, ...] = ()
@@ -100,33 +100,33 @@ class OpenConversation:
         """Whether the client has not sent the first answer back yet."""
         return is_unrepeated(self.listed)
 
-    def take(self, asked: ParsedCall) -> None:
+    def take(self, parsed: ParsedCall) -> None:
         """Takes the client's latest list."""
-        self.seen, self.size_bytes = asked.messages, asked.size_bytes
-        self.begun = asked.begun
-        self.session = asked.session or self.session
-        self.has_tools = self.has_tools or asked.has_tools
+        self.seen, self.size_bytes = parsed.messages, parsed.size_bytes
+        self.begun = parsed.begun
+        self.session = parsed.session or self.session
+        self.has_tools = self.has_tools or parsed.has_tools
         self.unkept = []
         self.used_at = time.monotonic()
 
-    def own_wires(self, asked: ParsedCall, *, upto: int | None = None) -> Sequence[Wire] | None:
+    def own_wires(self, parsed: ParsedCall, *, upto: int | None = None) -> Sequence[Wire] | None:
         """The messages of the page in the client's own form, up to a seq of the log if given. None
         where the renderer's form is required."""
-        if asked.dialect not in BINDING:
+        if parsed.dialect not in BINDING:
             return None
         context = self.context
-        shown = context.page(asked.dialect)
+        shown = context.page(parsed.dialect)
         if upto is not None:
             shown = [one for one in shown if max(one.seqs, default=0) <= upto]
-        wires = self.encoded.messages(context.view, shown, self.places, asked.messages)
-        return as_the_client_has_them(wires, asked.messages, asked.dialect)
+        wires = self.encoded.messages(context.view, shown, self.places, parsed.messages)
+        return as_the_client_has_them(wires, parsed.messages, parsed.dialect)
 
-    def list_as_it_came(self, asked: ParsedCall, page: Sequence[Wire]) -> Sequence[Wire]:
+    def list_as_it_came(self, parsed: ParsedCall, page: Sequence[Wire]) -> Sequence[Wire]:
         """The client's list with the rounds inside it, as long as the page shows exactly that; else
         the page."""
-        inner = self.inside.inner(asked.messages)
-        view, own = self.context.view, asked.messages
-        came = self.encoded.as_it_came(view, self.places, own, inner, asked.dialect)
+        inner = self.inside.inner(parsed.messages)
+        view, own = self.context.view, parsed.messages
+        came = self.encoded.as_it_came(view, self.places, own, inner, parsed.dialect)
         return page if came is None or not has_thoughts_of(came, page) else came
 
     def mirror(self, messages: Unchanging, beside: ParsedCall | None = None) -> Mirrored:
@@ -172,92 +172,92 @@ class ConversationRegistry:
         with self._guard:
             return [held.begun for held in self._held.values() if held.begun is not None]
 
-    def find(self, asked: ParsedCall) -> OpenConversation:
+    def find(self, parsed: ParsedCall) -> OpenConversation:
         """The conversation of a list with an answer: open, stored, or new."""
-        held = self._going_on(asked)
+        held = self._going_on(parsed)
         if held is not None:
             return held
-        found = recognise(self.store, asked.messages, asked.dialect)
-        if found is not None and has_first_answer(self.store, found, asked):
-            return self._hold(asked, found.conversation.id, found.shared)
+        found = recognise(self.store, parsed.messages, parsed.dialect)
+        if found is not None and has_first_answer(self.store, found, parsed):
+            return self._hold(parsed, found.conversation.id, found.shared)
         with self._opening:
-            return self._going_on(asked) or self._hold(asked, _new_id(asked), 0)
+            return self._going_on(parsed) or self._hold(parsed, _new_id(parsed), 0)
 
-    def _going_on(self, asked: ParsedCall) -> OpenConversation | None:
+    def _going_on(self, parsed: ParsedCall) -> OpenConversation | None:
         """The open conversation with the longest part of a list, or with its first answer reworded;
         a branch of it is opened on its own."""
-        held, shared = self._nearest(asked)
+        held, shared = self._nearest(parsed)
         if held is None:
-            return self._reworded(asked)
+            return self._reworded(parsed)
         rest = held.listed[shared:]
         if len(rest) <= AMENDED_MAX or all(map(is_answer, rest)):
             return held
-        return self._hold(asked, held.context.id, shared)
+        return self._hold(parsed, held.context.id, shared)
 
     def begin(
-        self, asked: ParsedCall, *, at: float, anyway: bool = False
+        self, parsed: ParsedCall, *, at: float, anyway: bool = False
     ) -> OpenConversation | None:
         """The conversation of a list that came at a time and now has its first answer: a new one,
         one begun again, or one that its client has continued meanwhile. None if another
         conversation has the same words and answer, since they cannot be distinguished; `anyway`
         opens a new one all the same."""
-        found = None if anyway else recognise(self.store, asked.messages, asked.dialect)
-        is_known = found is not None and _has_answer(asked.messages[: found.shared])
-        stored = begun_in(self.store, asked)
+        found = None if anyway else recognise(self.store, parsed.messages, parsed.dialect)
+        is_known = found is not None and _has_answer(parsed.messages[: found.shared])
+        stored = begun_in(self.store, parsed)
         with self._opening:
-            held = self._begun_again(asked, at)
+            held = self._begun_again(parsed, at)
             if held is not None:
                 return held
-            if not anyway and (held := self._nearest(asked)[0] or self._reworded(asked, at)):
+            if not anyway and (held := self._nearest(parsed)[0] or self._reworded(parsed, at)):
                 return held if held.opened_at > at else None
             if stored is not None and not self._holds(stored):
-                return self._hold(asked, stored, words_in(asked.messages), at)
-            return None if is_known else self._hold(asked, _new_id(asked), 0, at)
+                return self._hold(parsed, stored, words_in(parsed.messages), at)
+            return None if is_known else self._hold(parsed, _new_id(parsed), 0, at)
 
-    def _reworded(self, asked: ParsedCall, at: float | None = None) -> OpenConversation | None:
+    def _reworded(self, parsed: ParsedCall, at: float | None = None) -> OpenConversation | None:
         """The open conversation with the same first answer as a list, reworded; or one opened since
         a time to continue from it."""
-        for held in self._with_words_of(asked):
+        for held in self._with_words_of(parsed):
             is_near = held.is_unrepeated if at is None else held.opened_at > at
-            if is_near and are_alike(held.listed, asked.messages, asked.dialect):
+            if is_near and are_alike(held.listed, parsed.messages, parsed.dialect):
                 return held
         return None
 
-    def _with_words_of(self, asked: ParsedCall) -> list[OpenConversation]:
+    def _with_words_of(self, parsed: ParsedCall) -> list[OpenConversation]:
         """The open conversations with the same first words, newest first."""
-        words = words_in(asked.messages)
+        words = words_in(parsed.messages)
         with self._guard:
-            held = [one for one in self._held.values() if one.dialect == asked.dialect]
+            held = [one for one in self._held.values() if one.dialect == parsed.dialect]
         return [
             one
             for one in reversed(held)
-            if words_in(one.listed) == words == common(one.listed, asked.messages[:words])
+            if words_in(one.listed) == words == common(one.listed, parsed.messages[:words])
         ]
 
-    def _begun_again(self, asked: ParsedCall, at: float) -> OpenConversation | None:
+    def _begun_again(self, parsed: ParsedCall, at: float) -> OpenConversation | None:
         """The conversation that the same client began with these words and gave up on."""
-        there = (one for one in self._with_words_of(asked) if one.is_unrepeated)
-        return next((one for one in there if _is_same_client(one, asked, at)), None)
+        there = (one for one in self._with_words_of(parsed) if one.is_unrepeated)
+        return next((one for one in there if _is_same_client(one, parsed, at)), None)
 
     def _holds(self, id: str) -> bool:
         with self._guard:
             return any(held.context.id == id for held in self._held.values())
 
-    def beside(self, asked: ParsedCall) -> OpenConversation | None:
+    def beside(self, parsed: ParsedCall) -> OpenConversation | None:
         """The open conversation that a list continues exactly, if any."""
-        held, shared = self._nearest(asked)
+        held, shared = self._nearest(parsed)
         return held if held is not None and shared == len(held.listed) else None
 
-    def _nearest(self, asked: ParsedCall) -> tuple[OpenConversation | None, int]:
+    def _nearest(self, parsed: ParsedCall) -> tuple[OpenConversation | None, int]:
         best, most = None, (0, False, 0.0)
         with self._guard:
             there = list(self._held.values())
         for held in there:
-            if held.dialect != asked.dialect:
+            if held.dialect != parsed.dialect:
                 continue
-            shared = common(held.listed, asked.messages)
-            rank = (shared, bool(asked.session) and held.session == asked.session, held.used_at)
-            if rank > most and _has_answer(asked.messages[:shared]):
+            shared = common(held.listed, parsed.messages)
+            rank = (shared, bool(parsed.session) and held.session == parsed.session, held.used_at)
+            if rank > most and _has_answer(parsed.messages[:shared]):
                 best, most = held, rank
         return best, most[0]
 
@@ -266,33 +266,33 @@ class ConversationRegistry:
     @contextmanager
     def aside(self) -> Iterator[ConversationRegistry]:
         """A registry with the same settings and a store in memory, for trying something out."""
-        book = ConversationRegistry(refold.open_store("memory:"), self.folding, self._limits)
+        registry = ConversationRegistry(refold.open_store("memory:"), self.folding, self._limits)
         try:
-            yield book
+            yield registry
         finally:
-            book.close()
+            registry.close()
 
     def open(
-        self, asked: ParsedCall, id: str, native: Compaction, *, offloads: bool = True
+        self, parsed: ParsedCall, id: str, native: Compaction, *, offloads: bool = True
     ) -> refold.Context:
         """Opens a conversation, new or known, with the settings of the proxy."""
         context = refold.open(
             id,
             store=self.store,
-            model=asked.model or None,
+            model=parsed.model or None,
             window=self.folding.window,
-            config=self.folding.settings(asked, offloads=offloads),
+            config=self.folding.settings(parsed, offloads=offloads),
             native=native if self.folding.native else None,
         )
-        tag(context, asked)
+        tag(context, parsed)
         return context
 
-    def _hold(self, asked: ParsedCall, id: str, known: int, at: float = 0.0) -> OpenConversation:
+    def _hold(self, parsed: ParsedCall, id: str, known: int, at: float = 0.0) -> OpenConversation:
         native = Compaction()
-        context = self.open(asked, id, native, offloads=self.folding.folds)
-        held = OpenConversation(context, asked, known=known, native=native)
-        held.large = self.folding.large_tokens(asked)
-        held.began_at, held.retries = at, asked.retries
+        context = self.open(parsed, id, native, offloads=self.folding.folds)
+        held = OpenConversation(context, parsed, known=known, native=native)
+        held.large = self.folding.large_tokens(parsed)
+        held.began_at, held.retries = at, parsed.retries
         with self._guard:
             self._held[held.number] = held
             gone = list(self._over_limits(held))
@@ -325,23 +325,23 @@ class ConversationRegistry:
         with self._guard:
             held, self._held = list(self._held.values()), OrderedDict()
         for one in held:
-            # A log that takes no more keeps nobody from being let go of.
+            # A log that cannot be written must not keep the others open.
             try:
                 with one.guard:
                     one.close()
             except RefoldError as error:
-                log.warning("%s: what was said last is not kept (%s)", one.context.id, error.code)
+                log.warning("%s: the last answer is not kept (%s)", one.context.id, error.code)
         self.store.close()
 
 
-def _is_same_client(held: OpenConversation, asked: ParsedCall, at: float) -> bool:
+def _is_same_client(held: OpenConversation, parsed: ParsedCall, at: float) -> bool:
     """Whether a conversation began for the client of a call at a time: the client says that it
     retries, or it has the same session and asks again only after an answer."""
-    if asked.session != held.session:
+    if parsed.session != held.session:
         return False
-    if asked.retries or (held.retries and held.began_at > at):
+    if parsed.retries or (held.retries and held.began_at > at):
         return True
-    return bool(asked.session) and held.opened_at < at
+    return bool(parsed.session) and held.opened_at < at
 
 
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:
@@ -373,14 +373,14 @@ def _has_answer(messages: Sequence[Wire]) -> bool:
     return any(map(is_answer, messages))
 
 
-def _new_id(asked: ParsedCall) -> str:
+def _new_id(parsed: ParsedCall) -> str:
     """A new id; a client's session may have many conversations."""
-    words = "".join(char for char in asked.session.lower() if char in "0123456789abcdef-")[:8]
+    words = "".join(char for char in parsed.session.lower() if char in "0123456789abcdef-")[:8]
     return "-".join(part for part in (TAG, words.strip("-"), secrets.token_hex(4)) if part)
 
 
 TAG = KEEPER  # of the conversations that were kept here
-_Said = tuple[set[tuple[str, str, str]], str]  # the calls of an answer, and its text
+_Content = tuple[set[tuple[str, str, str]], str]  # the calls of an answer, and its text
 
 
 def words_in(messages: Sequence[Wire]) -> int:
@@ -396,23 +396,25 @@ def is_unrepeated(messages: Sequence[Wire]) -> bool:
 
 def are_alike(one: Sequence[Wire], other: Sequence[Wire], dialect: str) -> bool:
     """Whether two lists with the same first words have the same first answer, even if reworded."""
-    return _are_alike(_said(_first_answer(one), dialect), _said(_first_answer(other), dialect))
+    return _are_alike(
+        _content(_first_answer(one), dialect), _content(_first_answer(other), dialect)
+    )
 
 
 # --- in the store ---
 
 
-def has_first_answer(store: Store, found: Recognised, asked: ParsedCall) -> bool:
+def has_first_answer(store: Store, found: Recognised, parsed: ParsedCall) -> bool:
     """Whether a stored conversation has the first answer of a list, even if reworded."""
-    words = words_in(asked.messages)
+    words = words_in(parsed.messages)
     if found.shared != words:
         return found.shared > words
     answer = _unrepeated(_view(store, found))
-    theirs = _said(_first_answer(asked.messages), asked.dialect)
-    return answer is not None and _are_alike(_said_in(answer), theirs)
+    theirs = _content(_first_answer(parsed.messages), parsed.dialect)
+    return answer is not None and _are_alike(_content_of(answer), theirs)
 
 
-def tag(context: refold.Context, asked: ParsedCall) -> None:
+def tag(context: refold.Context, parsed: ParsedCall) -> None:
     """Tags a conversation as kept by a proxy, and notes its limits."""
     view, limits = context.view, limits_of(context.config)
     if TAG in view.tags and noted_limits(view.metadata) == limits:
@@ -420,26 +422,26 @@ def tag(context: refold.Context, asked: ParsedCall) -> None:
     known = view.metadata.get(TAG)
     about = dict(known) if isinstance(known, Mapping) else {}
     about.pop(LIMITS, None)
-    if TAG not in view.tags and asked.session:
-        about["session"] = asked.session
+    if TAG not in view.tags and parsed.session:
+        about["session"] = parsed.session
     if limits:
         about[LIMITS] = limits
     tags = view.tags if TAG in view.tags else (*view.tags, TAG)
     context.update(tags=tags, metadata={**view.metadata, TAG: about})
 
 
-def begun_in(store: Store, asked: ParsedCall) -> str | None:
+def begun_in(store: Store, parsed: ParsedCall) -> str | None:
     """The stored conversation that the same client began with these words and gave up on."""
-    if not asked.session and not asked.retries:
+    if not parsed.session and not parsed.retries:
         return None
-    words = asked.messages[: words_in(asked.messages)]
-    found = recognise(store, words, asked.dialect)
+    words = parsed.messages[: words_in(parsed.messages)]
+    found = recognise(store, words, parsed.dialect)
     if found is None or found.shared < len(words):
         return None
     view = _view(store, found)
     about = view.metadata.get(TAG)
     session = about.get("session", "") if isinstance(about, Mapping) else ""
-    is_same = _unrepeated(view) is not None and session == asked.session
+    is_same = _unrepeated(view) is not None and session == parsed.session
     return found.conversation.id if is_same else None
 
 
@@ -467,23 +469,23 @@ def _first_answer(messages: Sequence[Wire]) -> Sequence[Wire]:
     return rest[:ends]
 
 
-def _said(answer: Sequence[Wire], dialect: str) -> _Said:
+def _content(answer: Sequence[Wire], dialect: str) -> _Content:
     """The calls and text of an answer; empty if it is unreadable."""
     try:
         parsed = [message for one in answer for message in dialects.parse(one, dialect)]
     except RefoldError:
         return set(), ""
-    return _said_in([block for message in parsed for block in message.blocks])
+    return _content_of([block for message in parsed for block in message.blocks])
 
 
-def _said_in(blocks: Sequence[Block]) -> _Said:
+def _content_of(blocks: Sequence[Block]) -> _Content:
     calls = [block for block in blocks if isinstance(block, ToolCall)]
     made = {(call.id, call.name, canonical_arguments(call)) for call in calls}
     texts = [block.text for block in blocks if isinstance(block, Text)]
     return made, "".join("".join(texts).split())
 
 
-def _are_alike(one: _Said, other: _Said) -> bool:
+def _are_alike(one: _Content, other: _Content) -> bool:
     if one[0] or other[0]:
         return not one[0].isdisjoint(other[0])
     shorter, longer = sorted((one[1], other[1]), key=len)

@@ -1,5 +1,5 @@
 """How the proxy folds: into which window, with which settings, and with the provider's own
-compaction first if asked to.
+compaction first if parsed to.
 
 A window smaller than the model's is a wish, not a limit: the page may fill it, and the answer has
 room above it. Every call pays for its page, so the page of a short conversation stays small. An
@@ -7,7 +7,7 @@ agent that reads much at once would fill it every few calls, and each compaction
 the next one waits until the page is full, and goes further. A user's own settings override all of
 this.
 
-The provider's compaction is asked for with the call that needs it: its key and headers, model,
+The provider's compaction is parsed for with the call that needs it: its key and headers, model,
 system prompt and tools, and messages up to the cut, all sent before, so that later thinking stays
 valid. If it fails, the compactor folds here. Neighbours: `conversation_registry` opens
 conversations, `observer` hands calls over, `app` sends, `compaction.native` asks.
@@ -54,42 +54,42 @@ class Folding(Struct, frozen=True, kw_only=True):
     `tools`, new conversations have our tools."""
 
     folds: bool = False
-    native: bool = False  # the provider is asked for compactions first
+    native: bool = False  # the provider is parsed for compactions first
     tools: bool = False
     window: int | None = None
     config: dict[str, Any] = {}
 
-    def settings(self, asked: ParsedCall, *, offloads: bool) -> dict[str, Any]:
+    def settings(self, parsed: ParsedCall, *, offloads: bool) -> dict[str, Any]:
         """The settings of a conversation behind the proxy: the client has its own cache marks and
         roles, and its page shows nothing that it did not send."""
         ladder = loaded(self.config)[0].ladder
         asks = {"ladder": tuple(dict.fromkeys((NATIVE, *ladder)))} if self.native else {}
         return {
-            **(WISHED if self._is_wish(asked) else {}),
+            **(WISHED if self._is_wish(parsed) else {}),
             **self.config,
             **asks,
-            "dialect": asked.dialect,
+            "dialect": parsed.dialect,
             "cache": False,
             "memory_tokens": 0,
             "alternate_roles": False,
-            "offload_tokens": self.large_tokens(asked) if offloads else NUMBER_MAX,
+            "offload_tokens": self.large_tokens(parsed) if offloads else NUMBER_MAX,
         }
 
-    def _is_wish(self, asked: ParsedCall) -> bool:
+    def _is_wish(self, parsed: ParsedCall) -> bool:
         """Whether the model has room for an answer above the window, and the user has not set when
         and how far to compact."""
-        window, info = self.window, model_info(asked.model or None)
+        window, info = self.window, model_info(parsed.model or None)
         if window is None or not info.known or window < WISH_FROM:
             return False
         answer = min(info.output or RESERVE_MAX, RESERVE_MAX)
         return not has_user_limits(*loaded(self.config)) and window + answer <= info.window
 
-    def large_tokens(self, asked: ParsedCall) -> int:
+    def large_tokens(self, parsed: ParsedCall) -> int:
         """The size from which a result is a stub at its first send: the user's setting, or the one
         for a caller's own messages. An agent behind a base URL has no tool to unfold it; smaller
         results leave with a compaction, which quotes them."""
         said = loaded(self.config)[0].offload_tokens
-        window = self.window or model_info(asked.model or None).window
+        window = self.window or model_info(parsed.model or None).window
         return whole_tokens(window) if said is None else said
 
 
@@ -156,9 +156,9 @@ class Compaction:
         self._send: Send | None = None
         self.answers: list[dict[str, Any]] = []  # to requests made with this call
 
-    def begin(self, held: OpenConversation, asked: ParsedCall, send: Send | None) -> None:
+    def begin(self, held: OpenConversation, parsed: ParsedCall, send: Send | None) -> None:
         """Uses this call for requests from now on."""
-        self._held, self._asked, self._send = held, asked, send
+        self._held, self._asked, self._send = held, parsed, send
         self.answers = []
 
     def end(self) -> None:
@@ -168,14 +168,14 @@ class Compaction:
 
     def __call__(self, request: NativeRequest) -> Any:
         """The provider's answer. Unavailable if it refused."""
-        held, asked, send = self._held, self._asked, self._send
+        held, parsed, send = self._held, self._asked, self._send
         wire = native_wire(request.dialect)
-        if held is None or asked is None or send is None or wire is None:
+        if held is None or parsed is None or send is None or wire is None:
             raise Unavailable("no call is being prepared")
-        key = LISTS[asked.dialect]
-        fields = {name: raw for name, raw in asked.fields.items() if name != key}
-        own = held.own_wires(asked, upto=request.span.last)
-        said = request.call[key] if own is None else _marked(own, asked)
+        key = LISTS[parsed.dialect]
+        fields = {name: raw for name, raw in parsed.fields.items() if name != key}
+        own = held.own_wires(parsed, upto=request.span.last)
+        said = request.call[key] if own is None else _marked(own, parsed)
         whole: dict[str, Any] = {**fields, key: said}
         plain = {**whole, **_plain(fields, "tool_choice")}
         body = msgspec.json.encode(wire.body(plain))
@@ -190,14 +190,14 @@ def _plain(fields: dict[str, Raw], name: str) -> dict[str, Any]:
     return {name: msgspec.json.decode(fields[name])} if name in fields else {}
 
 
-def _marked(wires: Sequence[Wire], asked: ParsedCall) -> list[Wire]:
+def _marked(wires: Sequence[Wire], parsed: ParsedCall) -> list[Wire]:
     """The messages, with a cache mark on the last one if the client sets marks in its list, so that
     the provider finds them in its cache."""
     last = wires[-1]
     content = last.get("content")
-    if not asked.marks or not isinstance(content, list) or not isinstance(content[-1], dict):
+    if not parsed.marks or not isinstance(content, list) or not isinstance(content[-1], dict):
         return list(wires)
-    block = {**content[-1], MARK: asked.marks[-1].says}
+    block = {**content[-1], MARK: parsed.marks[-1].says}
     return [*wires[:-1], {**last, "content": [*content[:-1], block]}]
 
 

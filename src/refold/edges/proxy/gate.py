@@ -41,7 +41,7 @@ class Admitted(Struct, frozen=True):
 
 
 class Gate:
-    """Admits calls, or says why not."""
+    """Admits calls, or raises the reason for a refusal."""
 
     def __init__(self, *, names: Iterable[str] = (), token: str = "") -> None:
         self._names = LOOPBACK | {name.lower() for name in names}
@@ -70,7 +70,7 @@ class Gate:
     def _check_names(self, headers: list[Header]) -> None:
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or host_of(hosts[0]) not in self._names:
-            raise Denied("this proxy does not go by that name", hint="refold proxy --name NAME")
+            raise Denied("unknown host name", hint="refold proxy --name NAME")
         for name, value in headers:
             if name == b"origin" and host_of(value.partition(b"://")[2]) not in self._names:
                 raise Denied("calls from web pages are not passed on")

@@ -1,5 +1,5 @@
-"""Bodies on their way: a request read whole or streamed on, an answer relayed chunk by chunk, and
-the proxy's own errors in a form that SDKs read.
+"""Bodies in transit: requests read or streamed on, answers relayed chunk by chunk, and the proxy's
+own errors in a form that SDKs read.
 
 A body that is too large, or that comes while too many bytes are in memory, is streamed on unread:
 the limit is on reading, never on the agent. Where the page is ours, the end of an answer waits for
@@ -75,14 +75,13 @@ async def send_error(send: Send, error: RefoldError) -> None:
 
 def error_body(error: RefoldError) -> bytes:
     """The body of an error answer."""
-    said = {"type": f"refold_{error.code}".replace("-", "_"), "message": f"refold proxy: {error}"}
-    return json.dumps({"type": "error", "error": said}).encode()
+    fields = {"type": f"refold_{error.code}".replace("-", "_"), "message": f"refold proxy: {error}"}
+    return json.dumps({"type": "error", "error": fields}).encode()
 
 
 async def send_json(send: Send, status: int, body: bytes, more: Sequence[Header] = ()) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    start = {"type": "http.response.start", "status": status, "headers": [*headers, *more]}
-    await send(start)
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
     await send({"type": "http.response.body", "body": body})
 
 

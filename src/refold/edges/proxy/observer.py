@@ -1,5 +1,5 @@
 """Follows the conversations that pass through the proxy: mirrors each message list into its log,
-and folds it if asked to.
+and folds it if parsed to.
 
 A list without an answer is not kept yet: title requests and probes just pass through, and an
 agent's first words are kept once they are answered. An answer with tool calls comes back in the
@@ -51,14 +51,14 @@ from refold.errors import RefoldError
 Refusal = dict[str, int | str]  # the status and body of a refusal
 
 
-def mirror(held: OpenConversation, asked: ParsedCall) -> None:
+def mirror(held: OpenConversation, parsed: ParsedCall) -> None:
     """Mirrors the list, and the system prompt and tools only if they changed."""
-    messages = Unchanging(asked.messages)
-    if asked.beside == held.beside:
+    messages = Unchanging(parsed.messages)
+    if parsed.beside == held.beside:
         mirrored = held.mirror(messages)
     else:
-        mirrored = held.mirror(messages, asked)
-        held.beside = asked.beside
+        mirrored = held.mirror(messages, parsed)
+        held.beside = parsed.beside
     held.places = mirrored.seqs
     if mirrored.kind == "amended" and mirrored.first_new < len(messages):
         # The client rewords answers, so each one we kept would be written twice.
@@ -66,23 +66,23 @@ def mirror(held: OpenConversation, asked: ParsedCall) -> None:
 
 
 def take_refused(
-    book: ConversationRegistry, held: OpenConversation, asked: ParsedCall, refusal: Refusal
+    registry: ConversationRegistry, held: OpenConversation, parsed: ParsedCall, refusal: Refusal
 ) -> bool:
     """Writes first words that were refused, and shortens them. False if the refusal is not about
     their size."""
-    mirror(held, asked)
+    mirror(held, parsed)
     held.context.close()
     # What a conversation contains when it is opened counts as sent, and here as refused.
-    held.context = book.open(asked, held.context.id, held.native)
+    held.context = registry.open(parsed, held.context.id, held.native)
     held.is_swapped = held.context.recover(refusal)
     return held.is_swapped
 
 
-class Taken(Struct, frozen=True, kw_only=True):
-    """A call that was kept. `body` is what is sent, None for the client's own bytes; `head` is the
-    head of the log that it shows. If it has our tools, `sent` holds its messages."""
+class ObservedCall(Struct, frozen=True, kw_only=True):
+    """A call of a conversation. `body` is what is sent, None for the client's own bytes; `head` is
+    the head of the log that it shows. If it has our tools, `sent` holds its messages."""
 
-    asked: ParsedCall
+    parsed: ParsedCall
     held: OpenConversation | None = None  # None for first words, which are kept with their answer
     conversation: str = ""
     head: int = 0
@@ -95,7 +95,7 @@ class Taken(Struct, frozen=True, kw_only=True):
     @property
     def share(self) -> float:
         """The size sent, as a share of the client's bytes."""
-        return 1.0 if self.body is None else len(self.body) / max(1, self.asked.size_bytes)
+        return 1.0 if self.body is None else len(self.body) / max(1, self.parsed.size_bytes)
 
     def answered(self) -> None:
         """Notes that the provider accepted the call: later thinking belongs to what was sent."""
@@ -113,225 +113,229 @@ class Finished(Struct, frozen=True, kw_only=True):
 class Observer:
     """Follows the conversations that pass through the proxy."""
 
-    def __init__(self, book: ConversationRegistry) -> None:
-        self._book = book
+    def __init__(self, registry: ConversationRegistry) -> None:
+        self._registry = registry
 
     def read(
         self, body: bytes, target: Target, headers: Sequence[Header] = ()
     ) -> ParsedCall | None:
         """Parses a call of a known kind; None if it does not carry a whole conversation."""
-        known = self._book.begun()
+        known = self._registry.begun()
         return asked_of(body, target, session_of(headers), known, retries=is_retry(headers))
 
-    def take(self, asked: ParsedCall, send: Send | None = None) -> Taken | None:
+    def take(self, parsed: ParsedCall, send: Send | None = None) -> ObservedCall | None:
         """Keeps a call; None if it does not belong to a conversation. `send` asks the provider for
         a compaction, with the headers of this call."""
-        if not answered_upto(asked.messages):
-            return self._first_words(asked) if begins(asked) else None
-        held = self._book.find(asked)
-        asked = kept.with_tools(asked, held.tools)
+        if not answered_upto(parsed.messages):
+            return self._first_words(parsed) if begins(parsed) else None
+        held = self._registry.find(parsed)
+        parsed = kept.with_tools(parsed, held.tools)
         with held.guard:
             try:
-                self._follow(held, asked)
-                held.native.begin(held, asked, send)
-                return self._shown(held, asked)
+                self._follow(held, parsed)
+                held.native.begin(held, parsed, send)
+                return self._shown(held, parsed)
             except BaseException:
                 # Its state is uncertain, so the next call has to reopen it.
-                self._book.drop(held)
+                self._registry.drop(held)
                 raise
             finally:
                 held.native.end()
 
-    def _first_words(self, asked: ParsedCall) -> Taken:
+    def _first_words(self, parsed: ParsedCall) -> ObservedCall:
         """Takes the beginning of a conversation, the only moment at which our tools can be
         added."""
         at = time.monotonic()
-        if not self._book.folding.tools or not kept.can_be_added(asked):
-            return Taken(asked=asked, at=at)
-        asked = kept.with_tools(asked, kept.definitions(asked.dialect))
-        sent = kept.own_list(asked)
-        return Taken(asked=asked, body=asked.with_list(sent), sent=sent, at=at)
+        if not self._registry.folding.tools or not kept.can_be_added(parsed):
+            return ObservedCall(parsed=parsed, at=at)
+        parsed = kept.with_tools(parsed, kept.definitions(parsed.dialect))
+        sent = kept.own_list(parsed)
+        return ObservedCall(parsed=parsed, body=parsed.with_list(sent), sent=sent, at=at)
 
-    def beside(self, asked: ParsedCall) -> tuple[bytes | None, dict[str, str]]:
+    def beside(self, parsed: ParsedCall) -> tuple[bytes | None, dict[str, str]]:
         """The body and headers for a call about a conversation, such as a token count: with the
         page in place of its list. A body of None means the client's own bytes."""
-        held = self._book.beside(asked)
+        held = self._registry.beside(parsed)
         if held is None:
             return None, {}
         with held.guard:
-            if not held.is_swapped or common(held.seen, asked.messages) != len(held.seen):
+            if not held.is_swapped or common(held.seen, parsed.messages) != len(held.seen):
                 return None, {}
-            inner = held.inside.inner(asked.messages)
-            places = range(len(held.seen), len(asked.messages))
-            rest = [one for at in places for one in inner.get(at, [asked.messages[at]])]
-            asked = kept.with_tools(asked, held.tools)
+            inner = held.inside.inner(parsed.messages)
+            places = range(len(held.seen), len(parsed.messages))
+            rest = [one for at in places for one in inner.get(at, [parsed.messages[at]])]
+            parsed = kept.with_tools(parsed, held.tools)
             sent = [*held.encoded.sent, *map(msgspec.json.encode, rest)]
-            return asked.with_list(sent), held.headers
+            return parsed.with_list(sent), held.headers
 
-    def is_beside(self, asked: ParsedCall) -> bool:
+    def is_beside(self, parsed: ParsedCall) -> bool:
         """Whether a call carries a conversation without being one of its turns: it lacks the
         conversation's tools."""
-        if asked.has_tools or not answered_upto(asked.messages):
+        if parsed.has_tools or not answered_upto(parsed.messages):
             return False
-        held = self._book.beside(asked)
+        held = self._registry.beside(parsed)
         return held is not None and held.has_tools
 
     # --- mirroring ---
 
-    def _follow(self, held: OpenConversation, asked: ParsedCall) -> None:
+    def _follow(self, held: OpenConversation, parsed: ParsedCall) -> None:
         """Brings the log up to date with the client's list."""
-        if asked.model and asked.model != held.model:
-            held.context.update(model=asked.model, window=self._book.folding.window)
-            held.model = asked.model
-        is_foreign = self._folds(held) and not self._is_ours(held, asked)
+        if parsed.model and parsed.model != held.model:
+            held.context.update(model=parsed.model, window=self._registry.folding.window)
+            held.model = parsed.model
+        is_foreign = self._folds(held) and not self._is_ours(held, parsed)
         if is_foreign:
-            self._take_sent(held, asked)
-        has_parted = held.inside.part(asked.messages)
-        mirror(held, asked)
+            self._take_sent(held, parsed)
+        has_parted = held.inside.part(parsed.messages)
+        mirror(held, parsed)
         is_foreign = is_foreign or has_parted
         if is_foreign and not self._is_own(held):
             # A restore to the head changes only the front that thinking is bound to.
             held.context.restore(held.context.view.head)
-        held.take(asked)
+        held.take(parsed)
 
     def _folds(self, held: OpenConversation) -> bool:
-        return self._book.folding.folds or held.is_swapped
+        return self._registry.folding.folds or held.is_swapped
 
-    def _is_ours(self, held: OpenConversation, asked: ParsedCall) -> bool:
+    def _is_ours(self, held: OpenConversation, parsed: ParsedCall) -> bool:
         """Whether the list has grown only by the client's messages and at most one answer, the
         latest that came through the proxy."""
-        known = common(held.seen, asked.messages) if held.seen else held.known
-        new = asked.messages[known:]
+        known = common(held.seen, parsed.messages) if held.seen else held.known
+        new = parsed.messages[known:]
         if not any(map(is_answer, new)):
             return True
         slots = held.context.view.slots
         return has_one_answer(new) and held.answered >= (slots[-1].last if slots else 0)
 
-    def _take_sent(self, held: OpenConversation, asked: ParsedCall) -> None:
+    def _take_sent(self, held: OpenConversation, parsed: ParsedCall) -> None:
         """Keeps messages that reached the provider without the proxy. They were sent unchanged, so
         no result is moved out of them."""
         id = held.context.id
         held.context.close()
-        sent = self._book.open(asked, id, held.native, offloads=False)
+        sent = self._registry.open(parsed, id, held.native, offloads=False)
         try:
-            messages = asked.messages[: answered_upto(asked.messages)]
-            sent.mirror(messages, system=asked.system, tools=asked.tools)
+            messages = parsed.messages[: answered_upto(parsed.messages)]
+            sent.mirror(messages, system=parsed.system, tools=parsed.tools)
             id = sent.id
         finally:
             sent.close()
-        held.context, held.beside = self._book.open(asked, id, held.native), ()
+        held.context, held.beside = self._registry.open(parsed, id, held.native), ()
 
     def _is_own(self, held: OpenConversation) -> bool:
         return not held.is_swapped and is_own(held.context.view, held.places)
 
     # --- rendering ---
 
-    def _shown(self, held: OpenConversation, asked: ParsedCall) -> Taken:
+    def _shown(self, held: OpenConversation, parsed: ParsedCall) -> ObservedCall:
         wires: Sequence[Wire] | None = None
         # If the client did not see some rounds, its list is not what the provider has seen.
-        if self._folds(held) and (held.has_inside or not asked.is_native):
-            request = held.context.request(asked.dialect)
+        if self._folds(held) and (held.has_inside or not parsed.is_native):
+            request = held.context.request(parsed.dialect)
             head = held.context.view.head  # read now: others may edit while the page is rendered
-            wires = self._folded(held, asked, request)
+            wires = self._folded(held, parsed, request)
         else:
             count_large(held)
             head = held.context.view.head
-        wires = None if wires is None else with_loops_taken(asked, wires)
-        sent = None if wires is None else held.encoded.encode(wires, asked.marks)
-        held.headers = headers_for(asked.dialect, wires or ())
+        wires = None if wires is None else with_loops_taken(parsed, wires)
+        sent = None if wires is None else held.encoded.encode(wires, parsed.marks)
+        held.headers = headers_for(parsed.dialect, wires or ())
         if sent is None and held.tools:
-            sent = kept.own_list(asked)
+            sent = kept.own_list(parsed)
         context = held.context
-        return Taken(
-            asked=asked,
+        return ObservedCall(
+            parsed=parsed,
             held=held,
             conversation=context.id,
             head=head,
-            body=None if sent is None else asked.with_list(sent),
+            body=None if sent is None else parsed.with_list(sent),
             sent=sent if held.tools else None,
             headers=held.headers,
         )
 
     def _folded(
-        self, held: OpenConversation, asked: ParsedCall, request: Wire
+        self, held: OpenConversation, parsed: ParsedCall, request: Wire
     ) -> Sequence[Wire] | None:
         """The messages of the page; None as long as it is the client's own list."""
         for answer in held.native.answers:
-            self._account_compaction(held, asked, answer)
+            self._account_compaction(held, parsed, answer)
         if self._is_own(held):
             return None
         held.is_swapped = True
-        own = held.own_wires(asked)
+        own = held.own_wires(parsed)
         if own is not None:
             return own
-        wires = request[LISTS[asked.dialect]]
-        page = as_the_client_has_them(wires, asked.messages, asked.dialect)
-        return held.list_as_it_came(asked, page)
+        wires = request[LISTS[parsed.dialect]]
+        page = as_the_client_has_them(wires, parsed.messages, parsed.dialect)
+        return held.list_as_it_came(parsed, page)
 
     def _account_compaction(
-        self, held: OpenConversation, asked: ParsedCall, answer: dict[str, Any]
+        self, held: OpenConversation, parsed: ParsedCall, answer: dict[str, Any]
     ) -> None:
         """Adds the cost of the provider's own compaction to the account."""
-        usage = read_usage(answer.get("usage"), asked.dialect)
-        line = held.account.spent(msgspec.structs.replace(usage, model=asked.model))
+        usage = read_usage(answer.get("usage"), parsed.dialect)
+        line = held.account.spent(msgspec.structs.replace(usage, model=parsed.model))
         said = {**msgspec.to_builtins(line), "text": line_text(line)}
         held.context.note(NOTE, said, by="proxy")
 
-    def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
+    def recover(self, observed: ObservedCall, status: int, answer: bytes) -> ObservedCall | None:
         """The call to send after a refusal: shortened if it was too long, or without the thinking
         that the provider refused. None if the refusal is about something else, or nothing
         helps."""
-        held = taken.held
+        held = observed.held
         refusal: Refusal = {"status_code": status, "body": answer.decode("utf-8", "replace")}
         if held is None:
-            return self._shorten_first_words(taken, refusal) if self._book.folding.folds else None
+            return (
+                self._shorten_first_words(observed, refusal)
+                if self._registry.folding.folds
+                else None
+            )
         with held.guard:
-            if not self._folds(held) or held.context.id != taken.conversation:
+            if not self._folds(held) or held.context.id != observed.conversation:
                 return None
             if is_refused(status, answer):
                 held.is_swapped = True
                 held.context.restore(held.context.view.head)
-                return self._shown(held, taken.asked)
+                return self._shown(held, observed.parsed)
             if not held.context.recover(refusal):
                 return None
-            return self._shown(held, taken.asked)
+            return self._shown(held, observed.parsed)
 
-    def _shorten_first_words(self, taken: Taken, refusal: Refusal) -> Taken | None:
+    def _shorten_first_words(self, observed: ObservedCall, refusal: Refusal) -> ObservedCall | None:
         """Shortens first words in a separate registry, because they are not kept until they are
         answered; None if the refusal is about something else."""
-        taken = msgspec.structs.replace(taken, refusal=refusal)
-        with self._book.aside() as aside:
-            held = aside.begin(taken.asked, at=taken.at, anyway=True)
+        observed = msgspec.structs.replace(observed, refusal=refusal)
+        with self._registry.aside() as aside:
+            held = aside.begin(observed.parsed, at=observed.at, anyway=True)
             assert held is not None
-            _begin_tools(held, taken)
-            if not take_refused(aside, held, taken.asked, refusal):
+            _begin_tools(held, observed)
+            if not take_refused(aside, held, observed.parsed, refusal):
                 return None
-            shown = self._shown(held, taken.asked)
-        return msgspec.structs.replace(taken, body=shown.body, sent=shown.sent)
+            shown = self._shown(held, observed.parsed)
+        return msgspec.structs.replace(observed, body=shown.body, sent=shown.sent)
 
     # --- our own tools ---
 
-    def answers(self, taken: Taken, calls: list[ToolCall]) -> list[str]:
+    def answers(self, observed: ObservedCall, calls: list[ToolCall]) -> list[str]:
         """The results of our tools for the model, read from the log as it was before this call."""
-        held = taken.held
+        held = observed.held
         if held is None:
             return kept.answers_of_nothing(calls)
         with held.guard:
-            if held.context.id != taken.conversation:
+            if held.context.id != observed.conversation:
                 return [kept.FAILED] * len(calls)
             return kept.answers(held.context, calls)
 
-    def keep_inside(self, taken: Taken, inside: Inside) -> Taken | None:
+    def keep_inside(self, observed: ObservedCall, inside: Inside) -> ObservedCall | None:
         """Keeps the answer to a first call, or an answer that the client sees only part of, so that
         it is recognized when it comes back; None if its conversation is unclear."""
-        held = taken.held
+        held = observed.held
         if held is None:
-            return self._keep_first_words(taken, inside)
+            return self._keep_first_words(observed, inside)
         if not inside.inner:
-            return taken
+            return observed
         with held.guard:
-            messages = taken.asked.messages
-            if held.context.id != taken.conversation or held.seen is not messages:
+            messages = observed.parsed.messages
+            if held.context.id != observed.conversation or held.seen is not messages:
                 return None
             kept.note(held.context, inside)
             held.inside.add(len(messages), inside)
@@ -340,67 +344,75 @@ class Observer:
             held.answered = held.context.view.head
             held.is_swapped = held.has_inside = True
             [*_, last] = mirrored.seqs[-1]
-            return msgspec.structs.replace(taken, head=last - 1)
+            return msgspec.structs.replace(observed, head=last - 1)
 
     # --- after the answer ---
 
-    def finish(self, taken: Taken, usage: Usage | None, copy: Copy | None) -> Finished | None:
+    def finish(
+        self, observed: ObservedCall, usage: Usage | None, copy: Copy | None
+    ) -> Finished | None:
         """Keeps the usage of a call, and its answer if it may be the last; None if the call
         is not kept, or its conversation has since moved to another log."""
-        reply = None if copy is None else reply_of(copy, taken.asked.dialect)
-        if taken.held is None:
+        reply = None if copy is None else reply_of(copy, observed.parsed.dialect)
+        if observed.held is None:
             begun = (
-                None if reply is None else self._keep_first_words(taken, Inside(reply.messages, {}))
+                None
+                if reply is None
+                else self._keep_first_words(observed, Inside(reply.messages, {}))
             )
             if begun is None:
                 return None
-            taken = begun
-        held = taken.held
+            observed = begun
+        held = observed.held
         assert held is not None
         with held.guard:
-            if held.context.id != taken.conversation:
+            if held.context.id != observed.conversation:
                 return None
-            line = None if usage is None else self._accounted(held, taken, usage)
-            if reply is not None and not reply.calls and held.seen is taken.asked.messages:
+            line = None if usage is None else self._accounted(held, observed, usage)
+            if reply is not None and not reply.calls and held.seen is observed.parsed.messages:
                 held.unkept = reply.messages
                 if not self._folds(held):
                     held.keep_reply()
         lines = () if line is None else (line,)
-        return Finished(conversation=taken.conversation, lines=lines)
+        return Finished(conversation=observed.conversation, lines=lines)
 
-    def _keep_first_words(self, taken: Taken, inside: Inside) -> Taken | None:
+    def _keep_first_words(self, observed: ObservedCall, inside: Inside) -> ObservedCall | None:
         """Keeps first words together with their answer."""
-        asked = msgspec.structs.replace(taken.asked, messages=[*taken.asked.messages, *inside.seen])
-        held = self._book.begin(asked, at=taken.at, anyway=taken.sent is not None)
+        parsed = msgspec.structs.replace(
+            observed.parsed, messages=[*observed.parsed.messages, *inside.seen]
+        )
+        held = self._registry.begin(parsed, at=observed.at, anyway=observed.sent is not None)
         if held is None:
             return None
         with held.guard:
-            if (held.is_unrepeated or not held.seen) and held.began_at <= taken.at:
-                self._write_first_words(held, taken, asked, inside)
+            if (held.is_unrepeated or not held.seen) and held.began_at <= observed.at:
+                self._write_first_words(held, observed, parsed, inside)
             # The edits that shortened these words come after them, and before the answer.
-            [first, *_] = held.places[len(taken.asked.messages)] or (1,)
-            id, body = held.context.id, taken.body if taken.refusal else None
-            return Taken(asked=taken.asked, held=held, conversation=id, head=first - 1, body=body)
+            [first, *_] = held.places[len(observed.parsed.messages)] or (1,)
+            id, body = held.context.id, observed.body if observed.refusal else None
+            return ObservedCall(
+                parsed=observed.parsed, held=held, conversation=id, head=first - 1, body=body
+            )
 
     def _write_first_words(
-        self, held: OpenConversation, taken: Taken, asked: ParsedCall, inside: Inside
+        self, held: OpenConversation, observed: ObservedCall, parsed: ParsedCall, inside: Inside
     ) -> None:
         """Writes first words and their answer, which the client has not continued yet."""
-        held.began_at, held.retries = taken.at, asked.retries
-        _begin_tools(held, taken)
-        if taken.refusal is not None and not held.is_swapped:
-            take_refused(self._book, held, taken.asked, taken.refusal)
+        held.began_at, held.retries = observed.at, parsed.retries
+        _begin_tools(held, observed)
+        if observed.refusal is not None and not held.is_swapped:
+            take_refused(self._registry, held, observed.parsed, observed.refusal)
         if inside.inner:
             kept.note(held.context, inside)
-            held.inside.add(len(taken.asked.messages), inside)
+            held.inside.add(len(observed.parsed.messages), inside)
             held.is_swapped = held.has_inside = True
-        mirror(held, asked)
+        mirror(held, parsed)
         held.takes_replies = True  # a second answer to the same words is not a reworded one
-        held.take(asked)
+        held.take(parsed)
         held.answered = held.context.view.head
 
     def finish_rounds(
-        self, taken: Taken, kept: Taken, usages: Sequence[Usage | None]
+        self, observed: ObservedCall, kept: ObservedCall, usages: Sequence[Usage | None]
     ) -> Finished | None:
         """Keeps the usage of a call's rounds: the first as usual, the others without savings."""
         held = kept.held
@@ -410,33 +422,38 @@ class Observer:
             if held.context.id != kept.conversation:
                 return None
             first, *more = usages
-            asked = kept if taken.held is None else taken
-            lines = [] if first is None else [self._accounted(held, asked, first)]
+            parsed = kept if observed.held is None else observed
+            lines = [] if first is None else [self._accounted(held, parsed, first)]
             for usage in filter(None, more):
                 lines.append(self._accounted(held, kept, usage, is_inside=True))
         return Finished(conversation=kept.conversation, lines=tuple(lines))
 
     def _accounted(
-        self, held: OpenConversation, taken: Taken, usage: Usage, *, is_inside: bool = False
+        self,
+        held: OpenConversation,
+        observed: ObservedCall,
+        usage: Usage,
+        *,
+        is_inside: bool = False,
     ) -> CallLine:
-        usage = msgspec.structs.replace(usage, model=usage.model or taken.asked.model)
-        held.context.record(usage=usage, upto=taken.head)
-        line = held.account.spent(usage) if is_inside else self._line(held, taken, usage)
+        usage = msgspec.structs.replace(usage, model=usage.model or observed.parsed.model)
+        held.context.record(usage=usage, upto=observed.head)
+        line = held.account.spent(usage) if is_inside else self._line(held, observed, usage)
         said = {**msgspec.to_builtins(line), "text": line_text(line)}
         held.context.note(NOTE, said, by="proxy")
         return line
 
-    def _line(self, held: OpenConversation, taken: Taken, usage: Usage) -> CallLine:
+    def _line(self, held: OpenConversation, observed: ObservedCall, usage: Usage) -> CallLine:
         if self._folds(held):
-            return held.account.folded(usage, taken.share, broke=held.encoded.broke)
+            return held.account.folded(usage, observed.share, broke=held.encoded.broke)
         plan_if_due(held, usage)
         return held.account.observed(usage)
 
 
-def _begin_tools(held: OpenConversation, taken: Taken) -> None:
+def _begin_tools(held: OpenConversation, observed: ObservedCall) -> None:
     """Notes in the log that the first words were sent with our tools."""
-    if taken.sent is not None and not held.tools:
-        held.tools = kept.begin(held.context, taken.asked.dialect)
+    if observed.sent is not None and not held.tools:
+        held.tools = kept.begin(held.context, observed.parsed.dialect)
 
 
 STUB_TOKENS = 400  # the usual size of a stub

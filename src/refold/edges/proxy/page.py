@@ -262,14 +262,14 @@ _REFUSED = re.compile(rb"`signature`.{0,20}`(redacted_)?thinking`")
 _NOTHING = [{"type": "text", "text": "…"}]  # a message must have content
 
 
-def with_loops_taken(asked: ParsedCall, wires: Sequence[Wire]) -> Sequence[Wire]:
+def with_loops_taken(parsed: ParsedCall, wires: Sequence[Wire]) -> Sequence[Wire]:
     """The messages of a page, with thinking at the beginning of every answer in an open tool loop,
     or its calls as text. Models that do not bind thinking keep it anyway, and `adaptive` ones
     accept calls without."""
-    is_by_budget = b'"enabled"' in bytes(asked.fields.get("thinking", b""))
-    if asked.dialect != "anthropic" or not is_by_budget:
+    is_by_budget = b'"enabled"' in bytes(parsed.fields.get("thinking", b""))
+    if parsed.dialect != "anthropic" or not is_by_budget:
         return wires
-    is_bound = model_info(asked.model or None).thinking_bound
+    is_bound = model_info(parsed.model or None).thinking_bound
     return with_loops_said(list(wires)) if is_bound else wires
 
 

@@ -186,7 +186,7 @@ def _part(whole: int, counted: int, of: int) -> int:
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
 COPY_BYTES_MAX = 8 * 1024 * 1024
-_TELLING = (b'"usage"', b'"usageMetadata"', b'"usage_metadata"')
+_USAGE_WORDS = (b'"usage"', b'"usageMetadata"', b'"usage_metadata"')
 _NESTED = ("message", "response")
 
 
@@ -237,7 +237,7 @@ class UsageReader:
             return chunk
         plain: bytes = self._unpacked.decompress(chunk, LINE_BYTES_MAX)
         if self._unpacked.unconsumed_tail:
-            raise zlib.error("packed more densely than any answer")
+            raise zlib.error("compressed more densely than any answer")
         return plain
 
     def _lose(self) -> None:
@@ -246,7 +246,7 @@ class UsageReader:
 
     def _take(self, line: bytes | bytearray) -> None:
         """Takes the usage in a line of a stream, or in a whole body."""
-        if not any(word in line for word in _TELLING):
+        if not any(word in line for word in _USAGE_WORDS):
             return
         try:
             said = msgspec.json.decode(bytes(line).removeprefix(b"data:").strip())
@@ -318,17 +318,14 @@ class Tally:
     def _count(self, descriptor: int) -> None:
         with open(descriptor, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                self._take(line.strip())
-
-    def _take(self, reason: str) -> None:
-        if reason == KEPT:
-            self.kept += 1
-        else:
-            self.unkept += 1
-            self.lose(reason)
+                if (reason := line.strip()) == KEPT:
+                    self.kept += 1
+                else:
+                    self.unkept += 1
+                    self.why = reason
 
     def lose(self, reason: str) -> None:
-        """Counts nothing from now on."""
+        """Sets the reason why nothing is kept from now on."""
         self.why = reason
 
     def finish(self, wait_s: float) -> None:

@@ -1,9 +1,9 @@
 """Runs the proxy: one process, on a port of its own or on an inherited socket.
 
-Anything that would keep it from serving is found before it listens. A proxy started by `refold run`
-gets its settings in one environment variable, and leaves once its parent process is gone and nobody
-has called for a while: until then an agent may still need it. Neighbours: `app` is the application,
-`supervisor` starts this as a process, the command `proxy` runs it in its own.
+Problems that would keep it from serving are found before it listens. A proxy started by `refold
+run` gets its settings in one environment variable, and exits once its parent process is gone and no
+call has come for a while: until then an agent may still need it. Neighbours: `app` is the
+application, `supervisor` starts this as a process, the command `proxy` runs it in its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from msgspec import Struct, field
 
 from refold import decoding
 from refold.edges.proxy.upstream import Limits
-from refold.edges.server.connection import BACKLOG, SETTINGS
+from refold.edges.server.connection import SETTINGS, log_to_stderr
+from refold.edges.server.connection import listen as listen  # for the command `proxy`
 from refold.errors import Invalid, Unavailable, install_hint
 
 if TYPE_CHECKING:
@@ -64,12 +65,12 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
 def check_options(given: ProxySettings) -> None:
     """Invalid if options contradict each other."""
     if given.native and not given.folds:
-        said = "--native needs --fold: the provider writes the compactions, and without --fold"
-        raise Invalid(f"{said} there are none", hint="--fold --native")
+        message = "--native needs --fold: the provider writes the compactions, and without --fold"
+        raise Invalid(f"{message} there are none", hint="--fold --native")
 
 
 def checked(given: ProxySettings) -> ProxySettings:
-    """The complete settings. An error names what is missing: a package, a name."""
+    """The complete settings. Raises an error for a missing package or host name."""
     check_options(given)
     check_packages()
     from refold.edges.proxy.gate import PROVIDERS
@@ -82,8 +83,8 @@ def checked(given: ProxySettings) -> ProxySettings:
     if given.host in LOOPBACK:
         return given
     if not given.names:
-        said = f"{given.host} can be reached from other machines, but has no name"
-        raise Invalid(said, hint="--name proxy.example.com, behind something that has TLS")
+        message = f"{given.host} can be reached from other machines, but has no host name"
+        raise Invalid(message, hint="--name proxy.example.com, behind a TLS terminator")
     return msgspec.structs.replace(given, token=given.token or secrets.token_urlsafe(24))
 
 
@@ -103,8 +104,13 @@ def serve(given: ProxySettings) -> None:
     """Serves until it is stopped."""
     import uvicorn
 
-    listening = listen(given.host, given.port) if given.socket is None else _handed(given.socket)
-    log_to_stderr(given.log_level)
+    if given.socket is None:
+        listening = listen(given.host, given.port)
+    else:
+        listening = socket.socket(fileno=given.socket)
+    # Of uvicorn only fatal errors are logged: an interrupted stream is normal.
+    formatter = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+    log_to_stderr(formatter, {"refold.proxy": given.log_level.upper(), "uvicorn": "CRITICAL"})
     proxy = proxy_of(given)
     _search_once("sniffio")
     if given.folds:
@@ -112,9 +118,9 @@ def serve(given: ProxySettings) -> None:
     # Objects from the start stay for good: no collection has to visit them again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
-    server = uvicorn.Server(_uvicorn_config(proxy))
+    server = uvicorn.Server(uvicorn.Config(proxy, **SETTINGS))
     if given.parent:
-        watch = threading.Thread(target=_leave_alone, args=(server, proxy, given.parent))
+        watch = threading.Thread(target=_stop_without_parent, args=(server, proxy, given.parent))
         watch.daemon = True
         watch.start()
     server.run(sockets=[listening])
@@ -162,55 +168,19 @@ def proxy_of(given: ProxySettings) -> Proxy:
     folding = Folding(
         folds=given.folds, native=given.native, tools=given.tools, window=given.window
     )
-    book = ConversationRegistry(open_store(given.store), folding, given.limits)
+    registry = ConversationRegistry(open_store(given.store), folding, given.limits)
     return Proxy(
         upstream,
-        Observer(book),
+        Observer(registry),
         gate=gate,
         limits=given.limits,
-        close=book.close,
-        told=teller(given.tells),
+        close=registry.close,
+        report=teller(given.tells),
     )
 
 
-def _uvicorn_config(proxy: Proxy) -> uvicorn.Config:
-    import uvicorn
-
-    return uvicorn.Config(proxy, **SETTINGS)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; Unavailable if the port is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        said = f"cannot listen on {host} port {port}: {error.strerror or error}"
-        raise Unavailable(said, hint="--port chooses another") from error
-    return listening
-
-
-def _handed(descriptor: int) -> socket.socket:
-    return socket.socket(fileno=descriptor)
-
-
-def log_to_stderr(level: str) -> None:
-    """Logs our lines, and of uvicorn only fatal errors: a stream that is cut off is normal."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    for name, least in (("refold.proxy", level.upper()), ("uvicorn", "CRITICAL")):
-        log = logging.getLogger(name)
-        log.setLevel(least)
-        log.handlers = [handler]
-        log.propagate = False
-
-
-def _leave_alone(server: uvicorn.Server, proxy: Proxy, parent: int) -> None:
-    """Stops the server once its parent process is gone and nobody has called for a while."""
+def _stop_without_parent(server: uvicorn.Server, proxy: Proxy, parent: int) -> None:
+    """Stops the server once its parent process is gone and no call has come for a while."""
     while not server.should_exit:
         time.sleep(LOOK_S)
         is_alone = os.getppid() != parent

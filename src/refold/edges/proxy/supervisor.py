@@ -18,7 +18,6 @@ import http.client
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -32,8 +31,10 @@ from msgspec import Struct
 from refold.checked import quoted
 from refold.edges.proxy.gate import Provider
 from refold.edges.proxy.savings import Tally
-from refold.edges.proxy.serve import GIVEN, ProxySettings, listen
+from refold.edges.proxy.serve import GIVEN, ProxySettings
+from refold.edges.server.connection import listen
 from refold.errors import Denied, NotFound, RefoldError
+from refold.system import own_python
 
 READY_PATH, READY_S, ASK_S = "/refold/ready", 20.0, 1.0
 RESTARTS_MAX = 5  # then the proxy is replaced by one that only passes on
@@ -81,9 +82,9 @@ class Supervisor:
         given = msgspec.structs.replace(self._given, plain=plain)
         self._heard_s = time.monotonic() + READY_S  # a start may take this long
         # In a session of its own: Ctrl-C is meant for the agent.
-        return subprocess.Popen(
-            [sys.executable, "-c", MAIN],
-            env={**os.environ, GIVEN: msgspec.json.encode(given).decode()},
+        return own_python.start(
+            *("-c", MAIN),
+            environ={**os.environ, GIVEN: msgspec.json.encode(given).decode()},
             pass_fds=[self._socket.fileno(), self._tells],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -102,7 +103,7 @@ class Supervisor:
                 self.process = self._start()
 
     def _is_frozen(self) -> bool:
-        """Whether the proxy lives, and has not answered for too long."""
+        """Whether a running proxy has not answered for too long."""
         now = time.monotonic()
         if now - self._asked_s < PROBE_S:
             return False
@@ -113,7 +114,7 @@ class Supervisor:
         return now - self._heard_s > SILENT_S
 
     def is_ready(self, goes_on: Callable[[], bool] = _always, within_s: float = READY_S) -> bool:
-        """Whether the proxy answers; it is asked only while there is a reason to."""
+        """Whether the proxy answers in time; asks only while `goes_on` returns true."""
         until = time.monotonic() + within_s
         while time.monotonic() < until and goes_on():
             if _answers(self._given.port):
@@ -122,7 +123,7 @@ class Supervisor:
         return False
 
     def stop(self) -> None:
-        """Stops the proxy, which first writes what it has in hand."""
+        """Stops the proxy, which first finishes its pending writes."""
         self._stopped.set()
         self._watch.join(STOP_S)
         self._socket.close()
@@ -208,11 +209,11 @@ def _run(start: Start, signals: _Signals) -> int:
     try:
         process = subprocess.Popen(list(start.command), env=start.environ)
     except FileNotFoundError as error:
-        said = f"there is no program {start.command[0]!r}"
-        raise NotFound(said, hint="install it, or name it by its path") from error
+        message = f"there is no program {start.command[0]!r}"
+        raise NotFound(message, hint="install it, or give its path") from error
     except OSError as error:
-        said = f"{quoted(start.command[0])} cannot be started: {error.strerror or error}"
-        raise Denied(said, hint="name a program that you may run") from error
+        message = f"{quoted(start.command[0])} cannot be started: {error.strerror or error}"
+        raise Denied(message, hint="name an executable program") from error
     signals.give_to(process)
     status = process.wait()
     return status if status >= 0 else 128 - status
@@ -283,8 +284,8 @@ GEMINI = Variable("GOOGLE_GEMINI_BASE_URL", "gemini", "https://generativelanguag
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """A program and its ways to get an address. `setting` is the name of a setting that it takes as
-    `-c NAME="URL"`; `besides` are variables that keep it as it is without a proxy."""
+    """The ways in which a program gets an address. `setting` is the name of a setting for
+    `-c NAME="URL"`; `besides` are variables that keep its behavior as without a proxy."""
 
     variables: tuple[Variable, ...]
     setting: str = ""
@@ -322,9 +323,9 @@ def start_of(command: tuple[str, ...], environ: Mapping[str, str], url: str) -> 
     if not url:
         return Start(command=command, environ=dict(environ))
     agent = agent_of(command[0])
-    told = {one.name: f"{url}/{one.provider}" for one in agent.variables}
+    addresses = {one.name: f"{url}/{one.provider}" for one in agent.variables}
     program, *rest = command
     if agent.setting:
-        address = next(iter(told.values()))
+        address = next(iter(addresses.values()))
         rest = ["-c", f'{agent.setting}="{address}"', *rest]
-    return Start(command=(program, *rest), environ={**agent.besides, **environ, **told})
+    return Start(command=(program, *rest), environ={**agent.besides, **environ, **addresses})

@@ -37,7 +37,7 @@ _PER_CONNECTION = frozenset(
         b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
     }
 )  # fmt: skip
-_SAID_ANEW = (b"host", b"content-length", b"expect")
+_REPLACED = (b"host", b"content-length", b"expect")
 # Encodings that `savings.UsageReader` can unpack.
 READABLE = ("gzip", "deflate", "identity")
 
@@ -81,10 +81,10 @@ class Upstream:
         self._bases = {name: base_checked(url) for name, url in {**BASES, **bases}.items()}
         self._urls: dict[tuple[Provider, bytes, bytes], httpx.URL] = {}
         self._waits = httpx.Timeout(given.silence_s, connect=given.connect_s).as_dict()
-        self._way = transport or _way_out()
+        self._transport = transport or _direct_or_proxied()
 
     async def close(self) -> None:
-        await self._way.aclose()
+        await self._transport.aclose()
 
     def address(self, provider: Provider) -> str:
         """The address of a provider, for messages to a person."""
@@ -115,10 +115,10 @@ class Upstream:
             content=content if has_body else None,
             extensions={"timeout": self._waits},
         )
-        return Answer(await self._way.handle_async_request(request))
+        return Answer(await self._transport.handle_async_request(request))
 
 
-def _way_out() -> httpx.AsyncBaseTransport:
+def _direct_or_proxied() -> httpx.AsyncBaseTransport:
     """The transport to the providers: direct, unless the environment names a proxy."""
     limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=IDLE_MAX)
     named = getproxies().keys() - {"no"}
@@ -169,7 +169,7 @@ class Answer:
             yield chunk
 
     async def close(self) -> None:
-        """Lets go of it, read or not."""
+        """Closes the connection, even if the body is unread."""
         await self._stream.aclose()
 
 
@@ -185,7 +185,7 @@ def joined(base: bytes, path: bytes) -> bytes:
 def _sent(headers: list[Header], content: Content) -> list[Header]:
     """The headers to send upstream: with a new Host and length, and without the expectation of a
     client that waited before its body."""
-    sent = [one for one in end_to_end(headers) if one[0] not in _SAID_ANEW]
+    sent = [one for one in end_to_end(headers) if one[0] not in _REPLACED]
     length = _length(headers, content)
     return sent if length is None else [*sent, (b"content-length", length)]
 

@@ -2,11 +2,11 @@
 
 Every call goes the same way: Host and Origin are checked, the route is matched, the token is
 checked for that route, the body is read within the limits, and the route runs in a worker thread.
-An append is answered in front of the router, because a framework's overhead equals the cost of the
-append. Every failure is answered as one of `errors`, never with an internal text.
+An append bypasses the router, because a framework's overhead equals the cost of the append. Every
+failure is answered as one of `errors`, never with an internal text.
 
-Readiness asks the store, and a late answer counts as no. Load balancers ask often, and an
-unreachable store may be slow to fail: one question runs at a time, in one thread, and all callers
+Readiness checks the store, and a late answer counts as a failure. Load balancers ask often, and an
+unreachable store may be slow to fail: one check runs at a time, in one thread, and all callers
 share it. Neighbours: `routes` has the table, `gate` the permissions, `serve` runs this.
 """
 
@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
+from refold.edges.server import observability, routes
 from refold.edges.server.audit import Audit, entry_of, result_of
 from refold.edges.server.commit import GroupCommit
 from refold.edges.server.connection import ENDING
@@ -32,27 +33,9 @@ from refold.edges.server.feed import Listening
 from refold.edges.server.gate import HEADERS, Bodies, Gate, Orgs, Token, Tokens, headers_of
 from refold.edges.server.limits import Busy, Limits
 from refold.edges.server.logs import AppendQuery, append, events_checked
-from refold.edges.server.observability import (
-    CallLines,
-    Metrics,
-    Shared,
-    as_callers_see,
-    line,
-    log,
-    text_of,
-    warn,
-)
-from refold.edges.server.route import Call, Route, asked_of, query_of
-from refold.edges.server.routes import (
-    APPEND,
-    Answer,
-    FeedQuery,
-    answer_of,
-    failure_of,
-    feed_route,
-    ready_route,
-    table,
-)
+from refold.edges.server.observability import CallLines, Metrics, Shared, as_callers_see, warn
+from refold.edges.server.route import Call, Route, parsed_query, query_of
+from refold.edges.server.routes import APPEND, Answer, answer_of, failure_of
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
 from refold.stores import TooNew, hints_of, passes_walls
 
@@ -63,7 +46,7 @@ T = TypeVar("T")
 
 THREADS = 32
 EACH_S = 1.0
-LOOK_AGAIN_S = 0.1
+FOLLOW_AGAIN_S = 0.1
 AWAY = (Unavailable, Denied, TooNew)  # errors of a store that the caller did not cause
 _APPEND_PATH = re.compile(
     rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
@@ -99,7 +82,7 @@ class Server:
         hints = hints_of(orgs.own, direct)
         self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners, hints)
         self._running = 0
-        self._looked_at = 0.0  # when the tokens were last looked at for an unknown one
+        self._followed_at = 0.0  # time of the last search for an unknown token
         self._lines = CallLines()
         self.readiness = Readiness(
             partial(self.in_thread, lambda: self.orgs.own.conversations(limit=1))
@@ -107,7 +90,7 @@ class Server:
         self._commits: dict[str, GroupCommit] = {}
         self._task: asyncio.Task[None] | None = None
         self._threads: anyio.CapacityLimiter | None = None
-        self.routes = table(self)
+        self.routes = routes.table(self)
         self._matchers = [_matcher(route) for route in self.routes]
 
     # --- ASGI ---
@@ -152,8 +135,8 @@ class Server:
             if match is Match.PARTIAL:
                 allowed.append(route.method)
         if allowed:
-            hint = f"this path takes {', '.join(allowed)}"
-            raise NotAllowed(f"{scope['method']:.20} is not for this path", hint=hint)
+            hint = f"this path supports {', '.join(allowed)}"
+            raise NotAllowed(f"this path does not support {scope['method']:.20}", hint=hint)
         raise NotFound("there is no such route", hint="see /openapi.json")
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -178,7 +161,7 @@ class Server:
             raise Denied("there is no valid token, so nobody could call this server", hint=hint)
         if await self.in_thread(partial(passes_walls, self.orgs.own)):
             hint = "connect as a role that is not a superuser and has no BYPASSRLS"
-            log.warning(line("row-level security is passed", hint=hint))
+            observability.log.warning(observability.line("row-level security is passed", hint=hint))
         self.listening.start()
         self._task = asyncio.create_task(self._each_second())
 
@@ -198,8 +181,8 @@ class Server:
         self.orgs.close()
 
     async def _each_second(self) -> None:
-        """Follows the tokens, writes the audit log, tells the other workers what was counted. A
-        store that is away is asked again."""
+        """Follows the tokens, and writes the audit log and this worker's counts. Failures of the
+        store are retried."""
         while True:
             await asyncio.sleep(EACH_S)
             self._lines.write()
@@ -224,13 +207,12 @@ class Server:
     # --- a call ---
 
     async def _authorized(self, scope: Scope, route: Route, org: str) -> Token:
-        """The token of a call. An unknown one may have been created a moment ago, so the log of
-        tokens is read again, at a bounded rate. If that fails, the error is that the store is away,
-        not that the token is unknown."""
+        """The token of a call. An unknown one may be new, so the log of tokens is read again, at a
+        bounded rate. If that fails, the error is about the store, not about the token."""
         token = self.gate.find(scope)
-        if token is None and time.monotonic() - self._looked_at > LOOK_AGAIN_S:
+        if token is None and time.monotonic() - self._followed_at > FOLLOW_AGAIN_S:
             await self.in_thread(self.tokens.follow)
-            self._looked_at = time.monotonic()
+            self._followed_at = time.monotonic()
             token = self.gate.find(scope)
         return self.gate.allowed(token, scope, route.level, org)
 
@@ -248,10 +230,10 @@ class Server:
         )
         if not route.waits:
             return answer_of(route.run(call), route.status, self.in_thread)
-        if route is ready_route:
+        if route.run is routes.ready:
             await self.readiness.check()
             return answer_of(route.run(call), route.status, self.in_thread)
-        if route is feed_route:
+        if route.run is routes.feed:
             return await self._feed_answer(call, scope)
         if route.streams:
             async with self.bodies.spooled(scope, receive) as chunks:
@@ -288,8 +270,8 @@ class Server:
             async with asyncio.timeout(self.limits.call_s):
                 return await self.in_thread(work)
         except TimeoutError:
-            said = f"the call took more than {self.limits.call_s:g} seconds"
-            raise Unavailable(said, retry_after_s=1.0) from None
+            message = f"the call took more than {self.limits.call_s:g} seconds"
+            raise Unavailable(message, retry_after_s=1.0) from None
 
     async def _done(self, route: Route, call: Call) -> object:
         """The result of the route, with entries in the audit log before and after it."""
@@ -351,15 +333,15 @@ class Server:
     # --- the feed ---
 
     async def _feed_answer(self, call: Call, scope: Scope) -> Answer:
-        asked = call.asked(FeedQuery)
+        query = call.parsed_query(routes.FeedQuery)
         assert call.token is not None
         if b"text/event-stream" in scope[HEADERS].get(b"accept", b""):
-            stream = await self.listening.stream(call.token, asked.after)
+            stream = await self.listening.stream(call.token, query.after)
             return Answer(200, b"", mime="text/event-stream", stream=stream)
-        changes = await self.listening.poll(call.token, asked.after, asked.wait)
+        changes = await self.listening.poll(call.token, query.after, query.wait)
         return answer_of(changes, 200, self.in_thread)
 
-    # --- telling ---
+    # --- metrics ---
 
     def gauges(self) -> dict[str, int]:
         return {
@@ -371,9 +353,9 @@ class Server:
         }
 
     def metrics_text(self) -> str:
-        """What all workers of this machine counted."""
+        """The counts of all workers of this machine."""
         others = [] if self._shared is None else self._shared.others()
-        return text_of([self.metrics.counts(self.gauges()), *others])
+        return observability.text_of([self.metrics.counts(self.gauges()), *others])
 
 
 def _matcher(route: Route) -> StarletteRoute:
@@ -384,7 +366,7 @@ def _matcher(route: Route) -> StarletteRoute:
 
 
 def _append_of(scope: Scope) -> tuple[str, str] | None:
-    """The organization and the conversation that an append is for; None for any other call."""
+    """The organization and conversation of an append; None for any other call."""
     if scope["method"] != "POST":
         return None
     found = _APPEND_PATH.fullmatch(scope.get("raw_path") or scope["path"].encode())
@@ -394,7 +376,7 @@ def _append_of(scope: Scope) -> tuple[str, str] | None:
 def _expect_of(scope: Scope) -> int:
     query = scope.get("query_string", b"")
     plain = _EXPECT.fullmatch(query)
-    return int(plain[1]) if plain else asked_of(query_of(query), AppendQuery).expect
+    return int(plain[1]) if plain else parsed_query(query_of(query), AppendQuery).expect
 
 
 ANSWER_S = 2.0
@@ -402,27 +384,24 @@ AGAIN_S = 1.0
 
 
 class Readiness:
-    """Asks by `ask`, which raises if the store is away."""
+    """Checks the store with `ask`, which raises if the store is unavailable."""
 
     def __init__(self, ask: Callable[[], Awaitable[object]]) -> None:
         self._ask = ask
-        self._asking: asyncio.Task[object] | None = None
+        self._asking: asyncio.Future[object] | None = None
 
     async def check(self) -> None:
         """Returns if the store answers; Unavailable if not, or not in time."""
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._asked())
-            # Nobody may be left to hear how it ended.
+            self._asking = asyncio.ensure_future(self._ask())
+            # All callers may be gone when it ends; then its error is dropped.
             self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         asking = self._asking
         await asyncio.wait([asking], timeout=ANSWER_S)
         if not asking.done():
-            said = f"the store has not answered for {ANSWER_S:g} seconds"
-            raise Unavailable(said, retry_after_s=AGAIN_S)
+            message = f"the store has not answered for {ANSWER_S:g} seconds"
+            raise Unavailable(message, retry_after_s=AGAIN_S)
         asking.result()
-
-    async def _asked(self) -> object:
-        return await self._ask()
 
     async def stop(self) -> None:
         if self._asking is not None:

@@ -1,8 +1,8 @@
 """The audit log: reads, erasures and administration, as notes in the server's own store.
 
-An erasure is written before it runs, and again with its result before it is answered: an entry
-without a result was cut off in between. The creation and revocation of tokens is in their own log,
-and listed with the rest. Reads are collected and written each second, one note for each token and
+An erasure is logged before it runs, and again with its result before it is answered: an entry
+without a result was interrupted. The creation and revocation of tokens is in their own log, and
+listed with the rest. Reads are collected and written each second, one note for each token and
 conversation, so that reading stays cheap: a killed server loses the last second of reads. The log
 never has contents. Neighbours: `app` writes, `refold token audit` shows.
 """
@@ -104,7 +104,7 @@ def entry_of(route: Route, path: Mapping[str, str], token: Token) -> Entry:
 
 
 def result_of(value: object) -> str:
-    """The result for the audit log: a route may have had nothing to do."""
+    """The result for the audit log: `nothing` if the route had nothing to do."""
     match value:
         case Dropped(gone=False) | Forgot(entries=()):
             return "nothing"
@@ -119,9 +119,9 @@ def entries_of(store: Store, org: str, *, limit: int) -> list[Entry]:
     """The newest lines of an organization's audit log, oldest first."""
     tokens = [token for token in Tokens(store).list() if token.org == org]
     names = {token.id: token.name for token in tokens}
-    calls = [replace(one, name=names.get(one.token, "")) for one in _calls(store, org, limit)]
+    calls = [replace(entry, name=names.get(entry.token, "")) for entry in _calls(store, org, limit)]
     changes = [entry for token in tokens for entry in _changes_of(token)]
-    return sorted([*calls, *changes], key=lambda one: one.at_ms)[-limit:]
+    return sorted([*calls, *changes], key=lambda entry: entry.at_ms)[-limit:]
 
 
 def _calls(store: Store, org: str, limit: int) -> list[Entry]:

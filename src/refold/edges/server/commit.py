@@ -1,13 +1,12 @@
 """Group commit: appends of many clients share one sync, in stores that are one file.
 
-A sync costs the same for one append as for fifty. So appends wait in a queue while one is under
-way, and the next takes all of them; each is answered after the sync that covers it. PostgreSQL does
-this itself, so there each append is a commit of its own. A full queue refuses at once, before
-memory grows.
+A sync costs the same for one append as for fifty. So appends wait in a queue during a sync, and the
+next sync covers all of them; each is answered after its own sync. PostgreSQL does this itself, so
+there each append is a commit of its own. A full queue refuses at once, before memory grows.
 
 Every append is checked against the chain of the event before it, so that every log can be verified.
-Most appends follow one that this process wrote a moment ago, whose chain is cached; otherwise the
-store is read. Neighbours: `app` and `logs` append, a store writes.
+Most appends follow a recent one of this process, whose chain is cached; otherwise the store is
+read. Neighbours: `app` and `logs` append, a store writes.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class GroupCommit:
         try:
             self._store.append(id, events, expect=expect)
         except (Conflict, Invalid) as error:
-            # Nothing of it was written. Any other error fails the whole group.
+            # Nothing was written. Any other error fails the whole group.
             return error
         self._ends.keep(id, events)
         return None
@@ -135,15 +134,15 @@ KEPT_S = 60.0  # another server may delete a log and start it again
 
 
 class Ends:
-    """The ends of the logs of one store, as far as this process wrote them."""
+    """The cached ends of the logs that this process wrote to one store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._ends: dict[str, tuple[int, bytes, float]] = {}
 
     def check(self, id: str, events: Sequence[Event], expect: int) -> None:
-        """Raises Conflict if the log has moved and the events were not sealed on top of its event
-        `expect`; Invalid if they were sealed on no log."""
+        """Raises Conflict if the log has grown and the events were not sealed on top of its event
+        `expect`; Invalid if they do not continue any log."""
         head, chain, at = self._ends.pop(id, (0, b"", 0.0))
         is_known = head == expect and time.monotonic() - at < KEPT_S
         if not is_known or first_unsealed(events, chain) is not None:
@@ -174,9 +173,8 @@ class Ends:
 
 
 def check_chain(events: Sequence[Event], before: bytes) -> None:
-    """Raises Invalid unless the events continue the chain and each other, with the sealed
-    bodies."""
+    """Raises Invalid unless the events continue the chain with their sealed bodies."""
     wrong = first_unsealed(events, before)
     if wrong is not None:
-        message = f"event {wrong.seq} is not what was sealed on top of the one before it"
-        raise Invalid(message, hint="read the log again, and seal the events on top of its end")
+        message = f"event {wrong.seq} was not sealed on top of the event before it"
+        raise Invalid(message, hint="read the log again, and seal the events on top of its head")

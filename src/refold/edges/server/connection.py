@@ -1,21 +1,27 @@
-"""One HTTP connection of the team server or the proxy, and the settings of uvicorn for both.
+"""HTTP connections, the listening socket, logging and uvicorn's settings, for team server and
+proxy.
 
-A client that connects and says nothing is dropped; on shutdown, listeners end at once and a new
-connection may still bring its first call. Writes of one moment are joined. Nothing here needs
+A client that connects and sends nothing is dropped; on shutdown, feed listeners end at once and a
+new connection may still send its first call. Writes of one moment are joined. Nothing here needs
 Starlette: the proxy has only uvicorn. Neighbours: `serve` here and in `edges/proxy`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from refold.edges.server.limits import Limits
+from refold.errors import Unavailable
 
-ENDING = "refold.ending"  # in the state of an application: what to call when it stops
-FIRST_CALL_S = 2.0  # a client that is starved of CPU connects long before it speaks
+ENDING = "refold.ending"  # state key of an application: its function to call on shutdown
+FIRST_CALL_S = 2.0  # a client starved of CPU connects long before it sends
 HEADER_S = Limits().header_s
 
 
@@ -32,7 +38,7 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """Stops the connection. Listeners end now, because their calls never would; a new
+        """Stops the connection. Feed listeners end now, because their calls would not; a new
         connection may have a call on the way."""
         end = self.app_state.get(ENDING)
         if end is not None:
@@ -48,8 +54,8 @@ class Connection(H11Protocol):
 
 
 class JoinedWrites:
-    """A transport that joins what is written at once: a call of the system costs more than
-    everything else about a short answer."""
+    """A transport that joins the writes of one moment: a system call costs more than the rest of a
+    short answer."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
@@ -94,3 +100,28 @@ SETTINGS: dict[str, Any] = {
     "timeout_keep_alive": KEEP_ALIVE_S,
     "timeout_graceful_shutdown": STOP_S,
 }
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; Unavailable if the port is taken."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        message = f"cannot listen on {host} port {port}: {error.strerror or error}"
+        raise Unavailable(message, hint="choose another with --port") from error
+    return listening
+
+
+def log_to_stderr(formatter: logging.Formatter, levels: Mapping[str, str]) -> None:
+    """Sends the loggers with these names to standard error, from these levels up."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    for name, level in levels.items():
+        log = logging.getLogger(name)
+        log.setLevel(level)
+        log.handlers = [handler]
+        log.propagate = False

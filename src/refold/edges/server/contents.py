@@ -1,11 +1,11 @@
-"""Routes of artifacts, of plain messages, of search, and of memory.
+"""Routes of artifacts, messages, search and memory.
 
-Artifacts are streamed both ways: the digest is made on the way in and checked on the way out. The
-plain forms of the hybrid storage design (conversations, messages and artifacts as JSON objects) are
-for clients without a log of their own. A message may have any provider's shape and has a key, so
-that repeating it writes nothing and gives the first answer again; the server opens the conversation
-like any other program (`Context`). The user's own memory is on the user's machine and has no route.
-Neighbours: `logs` serves refold's own clients, `search` and `memory` do the work.
+Artifacts are streamed both ways: the digest is computed on the way in and verified on the way out.
+Conversations, messages and artifacts as JSON objects are for clients without a log of their own. A
+message may have any provider's shape and has a key, so that sending it again writes nothing and
+returns the same answer; the server opens the conversation like any other program (`Context`). A
+user's own memory stays on the user's machine and has no route. Neighbours: `logs` serves refold's
+own clients, `search` and `memory` do the work.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from contextlib import closing
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -22,7 +23,7 @@ from refold.core.codec import artifact_id
 from refold.core.model import ArtifactType
 from refold.core.switches import switches
 from refold.edges.server.logs import BASE, Count
-from refold.edges.server.route import Call, Chunks, Route
+from refold.edges.server.route import Call, Chunks, Routes
 from refold.engine.context import Context
 from refold.errors import Corrupt, Invalid
 from refold.log.notes import keyed
@@ -33,6 +34,7 @@ from refold.search.searcher import Searcher
 from refold.search.snippets import Hit
 
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,16}")
+ROUTES = Routes()
 
 
 class PutQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +42,7 @@ class PutQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """What was kept, by its sha256 in hex."""
+    """The sha256 of a stored artifact, in hex."""
 
     digest: str
 
@@ -53,64 +55,40 @@ class Dropped(Struct, frozen=True, kw_only=True):
     gone: bool
 
 
+@ROUTES.add(
+    "POST", f"{BASE}/artifacts", "write", query=PutQuery, body="bytes", gives=Kept, streams=True
+)
 def put(call: Call) -> Kept:
-    suffix = call.asked(PutQuery).suffix
+    """Store bytes, streamed; returns their digest."""
+    suffix = call.parsed_query(PutQuery).suffix
     return Kept(digest=call.store.put(call.chunks, suffix=suffix))
 
 
+@ROUTES.add("GET", f"{BASE}/artifacts/{{digest}}", "read", gives="bytes", audit="read")
 def get(call: Call) -> Chunks:
-    """Streams an artifact, after reading it once: damage found at the end could only break the
-    connection, which looks like a network failure."""
+    """Read the bytes of a digest."""
+    # Read once before streaming: damage found at the end could only break the connection, which
+    # looks like a network failure.
     digest = call.path["digest"]
     try:
         for _ in call.store.get(digest):
             pass
     except Corrupt as error:
-        said = f"the artifact {artifact_id(digest)} is damaged on the server"
         hint = (
-            "refold verify there; a device that has it sends it with the next event that names it"
+            "run refold verify there; a device with a copy sends it with the next event naming it"
         )
-        raise Corrupt(said, hint=hint) from error
+        message = f"the artifact {artifact_id(digest)} is damaged on the server"
+        raise Corrupt(message, hint=hint) from error
     return Chunks(call.store.get(digest))
 
 
+@ROUTES.add(
+    "DELETE", f"{BASE}/artifacts/{{digest}}", "write", query=DropQuery, gives=Dropped, audit="erase"
+)
 def drop(call: Call) -> Dropped:
-    before_ms = call.asked(DropQuery).before_ms
+    """Remove bytes, unless they were put again since."""
+    before_ms = call.parsed_query(DropQuery).before_ms
     return Dropped(gone=call.store.drop(call.path["digest"], before_ms=before_ms))
-
-
-ROUTES = [
-    Route(
-        method="POST",
-        path=f"{BASE}/artifacts",
-        summary="Keep bytes, streamed; gives their digest.",
-        level="write",
-        run=put,
-        query=PutQuery,
-        body="bytes",
-        gives=Kept,
-        streams=True,
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/artifacts/{{digest}}",
-        summary="Read the bytes of a digest.",
-        level="read",
-        run=get,
-        gives="bytes",
-        audit="read",
-    ),
-    Route(
-        method="DELETE",
-        path=f"{BASE}/artifacts/{{digest}}",
-        summary="Remove bytes, unless they were put again since.",
-        level="write",
-        run=drop,
-        query=DropQuery,
-        gives=Dropped,
-        audit="erase",
-    ),
-]
 
 
 MESSAGES_MAX = 1_000
@@ -118,7 +96,7 @@ CONTENT_CHARS_MAX = 8 * 1024 * 1024
 
 
 class ConversationBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`id` is chosen by the client, so that a second try makes no second conversation."""
+    """`id` is chosen by the client, so that a retry does not create a second conversation."""
 
     id: str
     title: Annotated[str, Meta(max_length=1_000)] | None = None
@@ -133,9 +111,9 @@ class Created(Struct, frozen=True, kw_only=True):
 
 
 class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`key` is the client's own name for the message, one for each message; under a key that is
-    there nothing is written, whatever the message says, and `written` says so. `at_ms` is when it
-    happened."""
+    """`key` is the client's own name for the message, unique in its conversation; nothing is
+    written under a known key, whatever the message, and `written` is false. `at_ms` is the
+    message's time."""
 
     message: dict[str, Any]
     key: Annotated[str, Meta(min_length=1, max_length=500)]
@@ -143,8 +121,7 @@ class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Appended(Struct, frozen=True, kw_only=True):
-    """The seqs of the message under its key, and whether this call wrote them: not if the key was
-    there already."""
+    """The seqs of the message under its key, and whether this call wrote them."""
 
     seqs: list[int]
     head: int
@@ -157,7 +134,7 @@ class MessagesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """A message on the page, and the events it came from."""
+    """A message on the page, with the seqs of its events."""
 
     seqs: tuple[int, ...]
     message: dict[str, Any]
@@ -187,14 +164,16 @@ def _opened(call: Call, id: str) -> Context:
     return Context(call.store, open_id_checked(id), config=Config(auto=False, durability="append"))
 
 
+@ROUTES.add("POST", f"{BASE}/conversations", "write", body=ConversationBody, gives=Created)
 def create(call: Call) -> Created:
-    given = call.given(ConversationBody)
-    with _opened(call, given.id) as context:
+    """Create a conversation, or update an existing one."""
+    body = call.parsed_body(ConversationBody)
+    with _opened(call, body.id) as context:
         context.update(
-            title=given.title or given.id,
-            model=given.model,
-            tags=given.tags or None,
-            metadata=given.metadata or None,
+            title=body.title or body.id,
+            model=body.model,
+            tags=body.tags or None,
+            metadata=body.metadata or None,
         )
         if not context.view.head:
             context.note("created", {"by": call.token.name if call.token else ""}, key="created")
@@ -202,83 +181,59 @@ def create(call: Call) -> Created:
         return Created(id=context.id, head=context.view.head)
 
 
+@ROUTES.add(
+    "POST", f"{BASE}/conversations/{{id}}/messages", "write", body=MessageBody, gives=Appended
+)
 def append_message(call: Call) -> Appended:
-    given = call.given(MessageBody)
+    """Append a message in any provider's shape, once for its key."""
+    body = call.parsed_body(MessageBody)
     with _opened(call, call.id) as context:
-        events = context.append(given.message, key=given.key, at=given.at_ms)
+        events = context.append(body.message, key=body.key, at=body.at_ms)
         head = context.view.head
-    seqs = [seq for seq, _ in keyed(events)] or _seqs_under(call, given.key, head)
+    seqs = [seq for seq, _ in keyed(events)] or _seqs_under(call, body.key, head)
     return Appended(seqs=seqs, head=head, written=bool(events))
 
 
 def _seqs_under(call: Call, key: str, head: int) -> list[int]:
-    """Where the log has a key; what a restore switched off does not count."""
+    """The seqs under a key in the log, without those that a restore switched off."""
     log = [event for page in pages_of(call.store, call.id, last=head) for event in page]
     off = switches(log).off
     return [seq for seq, known in keyed(log) if known == key and seq not in off]
 
 
+@ROUTES.add(
+    "GET",
+    f"{BASE}/conversations/{{id}}/messages",
+    "read",
+    query=MessagesQuery,
+    gives=Messages,
+    audit="read",
+)
 def messages(call: Call) -> Messages:
-    asked = call.asked(MessagesQuery)
+    """Read the page: the messages as a model would read them."""
+    query = call.parsed_query(MessagesQuery)
     call.store.conversation(call.id)
     with _opened(call, call.id) as context:
-        page = [one for one in context.page() if not one.seqs or max(one.seqs) > asked.after]
-    shown = [Shown(seqs=one.seqs, message=one.message) for one in page[: asked.limit]]
+        page = [row for row in context.page() if not row.seqs or max(row.seqs) > query.after]
+    shown = [Shown(seqs=row.seqs, message=row.message) for row in page[: query.limit]]
     return Messages(messages=shown)
 
 
+@ROUTES.add(
+    "POST", f"{BASE}/conversations/{{id}}/artifacts", "write", body=ArtifactBody, gives=ArtifactKept
+)
 def keep_artifact(call: Call) -> ArtifactKept:
-    given = call.given(ArtifactBody)
-    content: str | bytes = given.content
-    if given.encoding == "base64":
+    """Store an artifact of a conversation."""
+    body = call.parsed_body(ArtifactBody)
+    content: str | bytes = body.content
+    if body.encoding == "base64":
         try:
-            content = base64.b64decode(given.content, validate=True)
+            content = base64.b64decode(body.content, validate=True)
         except (binascii.Error, ValueError) as error:
             raise Invalid(f"content is not base64: {error}") from error
     with _opened(call, call.id) as context:
-        kept = context.artifacts.put(content, name=given.name, type=given.type, mime=given.mime)
+        kept = context.artifacts.put(content, name=body.name, type=body.type, mime=body.mime)
     return ArtifactKept(id=kept.id, digest=kept.digest, size_bytes=kept.size_bytes)
-
-
-FORMS_ROUTES = [
-    Route(
-        method="POST",
-        path=f"{BASE}/conversations",
-        summary="Create a conversation; one that is there is updated.",
-        level="write",
-        run=create,
-        body=ConversationBody,
-        gives=Created,
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/conversations/{{id}}/messages",
-        summary="Append a message in any provider's shape, once for its key.",
-        level="write",
-        run=append_message,
-        body=MessageBody,
-        gives=Appended,
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/conversations/{{id}}/messages",
-        summary="Read the page: the messages as a model would read them.",
-        level="read",
-        run=messages,
-        query=MessagesQuery,
-        gives=Messages,
-        audit="read",
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/conversations/{{id}}/artifacts",
-        summary="Keep an artifact of a conversation.",
-        level="write",
-        run=keep_artifact,
-        body=ArtifactBody,
-        gives=ArtifactKept,
-    ),
-]
 
 
 LIMIT_MAX = 100
@@ -309,7 +264,10 @@ class MemoryQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Remembered(Struct, frozen=True, kw_only=True):
+    """Entries; `more` says whether a list, or the answer to a query, has others."""
+
     entries: list[MemoryEntry]
+    more: bool = False
 
 
 class MemoryBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -327,101 +285,55 @@ class Forgot(Struct, frozen=True, kw_only=True):
     entries: tuple[str, ...]
 
 
+@ROUTES.add("GET", f"{BASE}/search", "read", query=SearchQuery, gives=Found, audit="read")
 def search(call: Call) -> Found:
-    asked = call.asked(SearchQuery)
-    searcher = Searcher(call.store, embedder=False)
-    try:
+    """Find messages and artifacts by their content."""
+    query = call.parsed_query(SearchQuery)
+    with closing(Searcher(call.store, embedder=False)) as searcher:
         hits = searcher.search(
-            asked.q,
-            limit=asked.limit,
-            conversation=asked.conversation,
-            role=asked.role,
-            tool=asked.tool,
-            since=asked.since,
-            until=asked.until,
+            query.q,
+            limit=query.limit,
+            conversation=query.conversation,
+            role=query.role,
+            tool=query.tool,
+            since=query.since,
+            until=query.until,
         )
-    finally:
-        searcher.close()
     return Found(hits=hits)
 
 
-def _memory(call: Call, scope: str) -> SemanticMemory:
-    """The memory of the organization; Invalid for the user's, which is not on the server."""
+def _memory(call: Call, scope: str) -> closing[SemanticMemory]:
+    """The organization's memory; Invalid for a user's, which is not on the server."""
     if scope.lower() == "user":
-        raise Invalid("the memory of a user is on the user's machine", hint="scope=project")
-    return SemanticMemory(call.store, scope=scope, embedder=False)
+        raise Invalid("a user's memory is on the user's machine", hint="use scope=project")
+    return closing(SemanticMemory(call.store, scope=scope, embedder=False))
 
 
+@ROUTES.add("GET", f"{BASE}/memory", "read", query=MemoryQuery, gives=Remembered, audit="read")
 def recall(call: Call) -> Remembered:
-    asked = call.asked(MemoryQuery)
-    memory = _memory(call, asked.scope)
-    try:
-        if not asked.q.strip():
-            found = memory.list(limit=asked.limit, scope=asked.scope, as_of=asked.as_of)
+    """Find or list memories shared by all conversations."""
+    query = call.parsed_query(MemoryQuery)
+    most = query.limit + 1
+    with _memory(call, query.scope) as memory:
+        if not query.q.strip():
+            found = memory.list(limit=most, scope=query.scope, as_of=query.as_of)
         else:
-            found = memory.retrieve(asked.q, asked.limit, scope=asked.scope, as_of=asked.as_of)
-    finally:
-        memory.close()
-    return Remembered(entries=found)
+            found = memory.retrieve(query.q, most, scope=query.scope, as_of=query.as_of)
+    return Remembered(entries=found[: query.limit], more=len(found) > query.limit)
 
 
+@ROUTES.add("POST", f"{BASE}/memory", "write", body=MemoryBody, gives=MemoryEntry)
 def remember(call: Call) -> MemoryEntry:
-    given = call.given(MemoryBody)
-    memory = _memory(call, given.scope)
-    try:
-        return memory.store(
-            given.content, tags=given.tags, scope=given.scope, replaces=given.replaces
-        )
-    finally:
-        memory.close()
+    """Add a memory shared by all conversations."""
+    body = call.parsed_body(MemoryBody)
+    with _memory(call, body.scope) as memory:
+        return memory.store(body.content, tags=body.tags, scope=body.scope, replaces=body.replaces)
 
 
+@ROUTES.add(
+    "DELETE", f"{BASE}/memory/{{entry}}", "write", query=ScopeQuery, gives=Forgot, audit="erase"
+)
 def forget(call: Call) -> Forgot:
-    memory = _memory(call, call.asked(ScopeQuery).scope)
-    try:
+    """Erase a memory for good."""
+    with _memory(call, call.parsed_query(ScopeQuery).scope) as memory:
         return Forgot(entries=memory.forget(call.path["entry"]).entries)
-    finally:
-        memory.close()
-
-
-FINDING_ROUTES = [
-    Route(
-        method="GET",
-        path=f"{BASE}/search",
-        summary="Find messages and artifacts by what they say.",
-        level="read",
-        run=search,
-        query=SearchQuery,
-        gives=Found,
-        audit="read",
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/memory",
-        summary="Find or list what is remembered across conversations.",
-        level="read",
-        run=recall,
-        query=MemoryQuery,
-        gives=Remembered,
-        audit="read",
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/memory",
-        summary="Remember something across conversations.",
-        level="write",
-        run=remember,
-        body=MemoryBody,
-        gives=MemoryEntry,
-    ),
-    Route(
-        method="DELETE",
-        path=f"{BASE}/memory/{{entry}}",
-        summary="Erase what is remembered for good.",
-        level="write",
-        run=forget,
-        query=ScopeQuery,
-        gives=Forgot,
-        audit="erase",
-    ),
-]

@@ -38,9 +38,9 @@ from refold.stores.protocol import Hint, Hints, Store
 
 KEPT_MAX = 10_000
 POLL_S = 1.0
-HEARD_POLL_S = 5.0  # where others tell, but not everybody who writes is a server
-AGAIN_S = 0.2  # between two looks that were asked for
-SHARE_MAX = 0.1  # of the time that looking at the heads may take
+HEARD_POLL_S = 5.0  # where hints arrive; not every writer is a server that sends them
+AGAIN_S = 0.2  # between two requested comparisons
+SHARE_MAX = 0.1  # largest share of time spent on comparing heads
 LINGER_S = 60.0
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
@@ -51,7 +51,7 @@ class Change(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """What changed since a cursor. After `rescan`, compare all heads."""
+    """The changes since a cursor. After `rescan`, compare all heads."""
 
     cursor: str
     changes: list[Change]
@@ -64,7 +64,7 @@ class Feed:
     def __init__(self) -> None:
         self._process = secrets.token_hex(6)
         self._count = 0
-        self._dropped = 0  # up to here, changes are no longer known one by one
+        self._dropped = 0  # up to this count, single changes are forgotten
         self._newest: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._came = asyncio.Event()
         self.listeners = 0
@@ -92,9 +92,9 @@ class Feed:
         self._newest.clear()
 
     async def wait(self, cursor: str, wait_s: float) -> Changes:
-        """What changed since the cursor, at once if something did, else when it does, or nothing
-        after so long."""
-        after = self._place(cursor)
+        """The changes since the cursor: at once if there are any, else when one comes, or none
+        after `wait_s`."""
+        after = self._position(cursor)
         if after is None:
             return Changes(cursor=self.cursor, changes=[], rescan=True)
         came = self._came
@@ -110,12 +110,13 @@ class Feed:
     def cursor(self) -> str:
         return f"{self._process}.{self._count}"
 
-    def _place(self, cursor: str) -> int | None:
+    def _position(self, cursor: str) -> int | None:
+        """The count in a cursor; None if the cursor is foreign or too old."""
         process, _, count = cursor.partition(".")
         if process != self._process or not count.isascii() or not count.isdecimal():
             return None
-        place = int(count[:18])
-        return place if self._dropped <= place <= self._count else None
+        position = int(count[:18])
+        return position if self._dropped <= position <= self._count else None
 
     def _since(self, after: int) -> list[Change]:
         found = []
@@ -127,7 +128,7 @@ class Feed:
 
 
 class Follower:
-    """Adds the writes of other processes to a feed. `hears` tells whether their hints arrive."""
+    """Adds the writes of other processes to a feed. `hears` returns whether their hints arrive."""
 
     def __init__(
         self,
@@ -170,8 +171,8 @@ class Follower:
                 self._feed.forget()
 
     async def _pause(self) -> None:
-        """Waits until the next comparison is due or requested, and at least so long that comparing
-        takes a small share of the time."""
+        """Waits until the next comparison is due or requested, and long enough that comparing takes
+        a small share of the time."""
         await asyncio.sleep(max(AGAIN_S, self._took_s / SHARE_MAX))
         try:
             async with asyncio.timeout(HEARD_POLL_S if self._hears() else POLL_S):
@@ -184,7 +185,7 @@ class Follower:
         async with self._looking:
             began = time.monotonic()
             heads: dict[str, int] = await self._in_thread(
-                lambda: {one.id: one.head for one in conversations(self._store())}
+                lambda: {about.id: about.head for about in conversations(self._store())}
             )
             self._took_s = time.monotonic() - began
             if self._heads is not None:
@@ -194,13 +195,13 @@ class Follower:
             self._heads = heads
 
 
-# Longer than a token is asked for, so that a revoked one ends its stream within five seconds.
+# The interval of token checks: a revoked token ends its stream within five seconds.
 STEP_S = 3.0
 STILL_HERE_S = 15.0
 
 
 class Listening:
-    """The feeds of one process, one for each organization, and those who listen."""
+    """The feeds of one process, one for each organization, and their listeners."""
 
     def __init__(
         self,
@@ -223,7 +224,7 @@ class Listening:
 
     @property
     def hears(self) -> bool:
-        """Whether other processes are heard, so that looking is only the safety net."""
+        """Whether hints of other processes arrive, so that comparing heads is only a safety net."""
         return self._exchange.is_hearing
 
     def announce(self, org: str, conversation: str, head: int) -> None:
@@ -244,7 +245,7 @@ class Listening:
         self._exchange.start()
 
     async def poll(self, token: Token, after: str, wait_s: float) -> Changes:
-        """What changed, as soon as something does, or nothing after so long."""
+        """The changes, as soon as there are any; none after `wait_s`."""
         feed = await self._feed(token.org)
         feed.listeners += 1
         try:
@@ -259,12 +260,12 @@ class Listening:
             feed.listeners -= 1
 
     async def stream(self, token: Token, after: str) -> AsyncIterator[bytes]:
-        """Server-sent events, until the caller leaves, its token ends or the server stops."""
+        """Server-sent events until the caller leaves, its token ends or the server stops."""
         return self._streamed(await self._feed(token.org), token, after)
 
     async def _streamed(self, feed: Feed, token: Token, after: str) -> AsyncIterator[bytes]:
         feed.listeners += 1
-        told = time.monotonic()
+        sent_at = time.monotonic()
         try:
             while True:
                 changes = await feed.wait(after, STEP_S)
@@ -272,10 +273,10 @@ class Listening:
                 after = changes.cursor
                 now = time.monotonic()
                 if changes.changes or changes.rescan:
-                    told = now
+                    sent_at = now
                     yield b"event: changes\ndata: " + msgspec.json.encode(changes) + b"\n\n"
-                elif now - told >= STILL_HERE_S:
-                    told = now
+                elif now - sent_at >= STILL_HERE_S:
+                    sent_at = now
                     yield b": still here\n\n"
                 if self._is_ending:
                     return
@@ -285,9 +286,9 @@ class Listening:
             feed.listeners -= 1
 
     async def _feed(self, org: str) -> Feed:
-        """The feed of an organization, once it is sure to miss nothing."""
+        """The feed of an organization, once no later change can be missed."""
         if self.listeners >= self._most:
-            raise Busy("too many listen already", retry_after_s=5.0)
+            raise Busy("too many listeners", retry_after_s=5.0)
         if org not in self._feeds:
             feed = self._feeds[org] = Feed()
             store = partial(self._store, org)
@@ -312,7 +313,7 @@ class Listening:
 
 TOGETHER_S = 0.1
 WAITING_MAX = 10_000
-HINTS_STEP_S = 1.0  # how long a stop may have to wait for the thread
+HINTS_STEP_S = 1.0  # longest wait of a stop for the thread
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
 
 
@@ -388,6 +389,6 @@ class Exchange:
             self.is_hearing = True
             while not self._ending.is_set():
                 for hint in receiver.receive(HINTS_STEP_S):
-                    # A stop does not wait long, and ends the loop.
+                    # After a stop, the loop may have ended.
                     if not self._ending.is_set():
                         loop.call_soon_threadsafe(self._hear, hint)

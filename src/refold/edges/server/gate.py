@@ -84,7 +84,7 @@ class Gate:
         headers = scope[HEADERS]
         if self._hosts and _host_of(headers.get(b"host", b"")) not in self._hosts:
             self._metrics.refused["host"] += 1
-            raise Denied("this server does not go by that name", hint="refold serve --name")
+            raise Denied("unknown host name", hint="refold serve --name")
         origin = headers.get(b"origin")
         if origin is not None and _host_of(origin.partition(b"://")[2]) not in self._hosts:
             self._metrics.refused["origin"] += 1
@@ -103,8 +103,8 @@ class Gate:
         return self._tokens.find(_secret_of(scope))
 
     def allowed(self, token: Token | None, scope: AsgiScope, level: Level, org: str) -> Token:
-        """The token of a call, if it permits the level. For a token of another organization there
-        is no such organization."""
+        """The token of a call, if it permits the level. NotFound for a token of another
+        organization."""
         if token is None:
             raise self._unknown(_client_of(scope))
         state = token.state(_now_ms())
@@ -113,7 +113,7 @@ class Gate:
             raise _unauthorized(state)
         scope["refold.token"] = token.id
         if token.org != org:
-            raise NotFound("there is no such organization for this token")
+            raise NotFound("the token belongs to no such organization")
         if not token.allows(level):
             message = f"the token may {token.scope}, but this needs {level}"
             raise Denied(message, hint="use a token with more rights")
@@ -139,7 +139,7 @@ class Gate:
 
 
 def _unauthorized(state: str) -> Unauthorized:
-    return Unauthorized(f"the token is {state}", hint="refold token create makes a new one")
+    return Unauthorized(f"the token is {state}", hint="create a new one with refold token create")
 
 
 def _client_of(scope: AsgiScope) -> str:
@@ -156,7 +156,7 @@ def headers_of(scope: AsgiScope) -> dict[bytes, bytes]:
                 raise Invalid(f"{name.decode()} occurs more than once")
             found[name] = value
     if b"content-length" in found and b"transfer-encoding" in found:
-        raise Invalid("the length of the body is said twice", hint="send Content-Length alone")
+        raise Invalid("the length of the body is given twice", hint="send Content-Length alone")
     return found
 
 
@@ -172,8 +172,8 @@ def _secret_of(scope: AsgiScope) -> str:
     """The secret of a call, from a header: in a URL it would appear in logs."""
     query = scope.get("query_string", b"")
     if query and _IN_URL.search(query):
-        message = "a token does not belong in a URL, where it is logged"
-        raise Invalid(message, hint="revoke it, and send the next as Authorization: Bearer …")
+        message = "a token in a URL would be logged"
+        raise Invalid(message, hint="revoke it, and send a new one as Authorization: Bearer …")
     header = scope[HEADERS].get(b"authorization")
     if header is None:
         raise Unauthorized("there is no token", hint="send Authorization: Bearer …")
@@ -269,9 +269,7 @@ class Tokens:
         """Ends a token for good. NotFound without a token of that id."""
         tokens = {token.id: token for token in self.list()}
         if id not in tokens:
-            raise NotFound(
-                f"there is no token {quoted(id, 80)}", hint="refold token list shows them"
-            )
+            raise NotFound(f"unknown token {quoted(id, 80)}", hint="see refold token list")
         token = msgspec.structs.replace(tokens[id], revoked_ms=_now_ms())
         self._write(token)
         return token
@@ -315,15 +313,15 @@ OWN = "server.own"
 
 
 def org_checked(org: str) -> str:
-    """The name itself; Invalid if no organization can have it."""
+    """The name itself; Invalid if it is not a valid organization name."""
     if not isinstance(org, str) or not ORG.fullmatch(org):
-        hint = "1 to 39 small letters, digits and dashes, such as acme"
+        hint = "use 1 to 39 lowercase letters, digits and dashes, such as acme"
         raise Invalid(f"{quoted(org, 80)} is not the name of an organization", hint=hint)
     return org
 
 
 def place_checked(place: str) -> str:
-    """The place itself; Invalid if it cannot have organizations."""
+    """The place itself; Invalid if it cannot hold organizations."""
     scheme, _, rest = place.partition(":")
     if scheme not in SCHEMES or not rest:
         message = f"a server cannot keep its organizations in {quoted(redacted(place), 200)}"
@@ -365,7 +363,7 @@ class Orgs:
         return self._opened(org_checked(org))
 
     def ends(self, org: str) -> Ends:
-        """The ends of an organization's logs, as far as this process wrote them."""
+        """The cached ends of the logs that this process wrote for an organization."""
         store = self.store(org)
         with self._lock:
             return self._ends.setdefault(org, Ends(store))
@@ -438,7 +436,7 @@ class Bodies:
             if size > most:
                 raise TooLarge(f"a body of more than {most:,} bytes")
             if self.held_bytes > self._limits.held_bytes:
-                raise Busy("too many bytes are being taken in", retry_after_s=1.0)
+                raise Busy("too many request bytes in memory", retry_after_s=1.0)
 
         try:
             await _each_chunk(receive, self._limits.body_s, take)
@@ -448,7 +446,7 @@ class Bodies:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def release(self, body: bytes) -> None:
-        """The body is no longer held."""
+        """Stops counting a body as held."""
         self.held_bytes -= len(body)
 
     @asynccontextmanager
@@ -477,17 +475,17 @@ async def _each_chunk(receive: Receive, within_s: float, take: Callable[[bytes],
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Invalid("the caller left before the body was whole")
+                    raise Invalid("the caller left before the body was complete")
                 take(message.get("body", b""))
                 more = message.get("more_body", False)
     except TimeoutError:
-        raise Unavailable("the body came too slowly", retry_after_s=1.0) from None
+        raise Unavailable("the body arrived too slowly", retry_after_s=1.0) from None
 
 
 def _check_length(scope: AsgiScope, most: int) -> None:
     headers = scope[HEADERS]
     if b"content-encoding" in headers:
-        raise Invalid("the body is encoded", hint="send it plain")
+        raise Invalid("the body has a content encoding", hint="send it without")
     length = headers.get(b"content-length", b"0")
     if length.isdigit() and int(length[:19]) > most:
         raise TooLarge(f"a body of {length[:19].decode()} bytes is over {most:,}")

@@ -1,9 +1,9 @@
-"""Limits per caller, and limits on what this server accepts at once.
+"""Limits per caller, and limits on simultaneous work.
 
-A bucket per token refills at a steady rate; unknown tokens empty a bucket per address, so that
-nobody can guess, and a known token is never refused for it. A full server refuses at once (`Busy`),
-before memory grows. Limits are for one machine: its processes divide them (`share`), and each
-counts its own. Neighbours: `serve` gets the limits, `gate`, `feed` and `app` enforce them.
+A bucket per token refills at a steady rate; unknown tokens empty a bucket per address, against
+guessing, which never affects known tokens. A full server refuses at once (`Busy`), before memory
+grows. Limits apply to one machine: its processes divide them (`share`), and each counts its own.
+Neighbours: `serve` gets the limits, `gate`, `feed` and `app` enforce them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _limit_of(text: str) -> tuple[str, float]:
 
 
 class Busy(Unavailable):
-    """Too many calls: 429, with a time for the retry."""
+    """Too many calls: status 429, with the time until a retry."""
 
     code = "busy"
 
@@ -110,7 +110,7 @@ class Buckets:
         level = min(self._most, level + (now - at) * self._per_s)
         if level < 1.0:
             wait_s = (1.0 - level) / self._per_s
-            raise Busy("too many calls", retry_after_s=wait_s, hint="slow down")
+            raise Busy("too many calls", retry_after_s=wait_s, hint="send fewer calls")
         self.levels[name] = level - 1.0, now
         self.levels.move_to_end(name)
         if len(self.levels) > BUCKETS_MAX:

@@ -1,8 +1,8 @@
 """Routes of logs: list, read, append, fork, erase, delete, repair.
 
-They are the operations of a store, one to one, so that a client can be a store again
+They mirror the operations of a store, so that a client can implement a store on top of them
 (`stores.remote`). Events are sent as their stored lines, byte for byte. `append` is here for the
-table and the document; `app` serves it, in front of everything else.
+table and the document; `app` serves it, in front of the router.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from refold.core.model import Conversation, Event
-from refold.edges.server.route import Call, Lines, Plain, Route
+from refold.edges.server.route import Call, Lines, Plain, Routes
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.stores import batch_of, events_in
 from refold.stores.protocol import Salvage
@@ -24,6 +24,7 @@ LIST_MAX = 1_000
 BYTES_MAX = 8 * 1024 * 1024  # of events in one answer, above the first
 
 Count = Annotated[int, Meta(ge=0)]
+ROUTES = Routes()
 
 
 class About(Struct, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ class AppendQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """Where a log stands."""
+    """The head of a log."""
 
     head: int
 
@@ -104,32 +105,53 @@ def about_of(conversation: Conversation) -> About:
     )
 
 
+@ROUTES.add("GET", f"{BASE}/conversations", "read", query=ListQuery, gives=Listed)
 def list_conversations(call: Call) -> Listed:
-    asked = call.asked(ListQuery)
-    found = call.store.conversations(after=asked.after, limit=asked.limit)
-    return Listed(conversations=[about_of(one) for one in found])
+    """List conversations by id."""
+    query = call.parsed_query(ListQuery)
+    found = call.store.conversations(after=query.after, limit=query.limit)
+    return Listed(conversations=[about_of(conversation) for conversation in found])
 
 
+@ROUTES.add("GET", f"{BASE}/conversations/{{id}}", "read", gives=About)
 def show_conversation(call: Call) -> About:
+    """Show the head and description of a conversation."""
     return about_of(call.store.conversation(call.id))
 
 
+@ROUTES.add(
+    "GET",
+    f"{BASE}/conversations/{{id}}/events",
+    "read",
+    query=ReadQuery,
+    gives="lines",
+    audit="read",
+)
 def read_events(call: Call) -> Lines:
-    """The events up to the size limit of an answer, but at least one if there is one."""
-    asked = call.asked(ReadQuery)
-    events = call.store.read(call.id, after=asked.after, last=asked.last, limit=asked.limit)
+    """Read events after a seq, one a line."""
+    query = call.parsed_query(ReadQuery)
+    events = call.store.read(call.id, after=query.after, last=query.last, limit=query.limit)
     size = 0
     for at, event in enumerate(events):
         size += len(event.body)
-        if at and size > BYTES_MAX:
+        if at and size > BYTES_MAX:  # an answer has at least one event
             events = events[:at]
             break
     return Lines(batch_of(events) if events else b"")
 
 
+@ROUTES.add(
+    "POST",
+    f"{BASE}/conversations/{{id}}/events",
+    "write",
+    query=AppendQuery,
+    body="lines",
+    gives=Head,
+)
 def append(call: Call) -> Head:
-    """Appends a batch in a worker thread, for stores without group commit."""
-    expect = call.asked(AppendQuery).expect
+    """Append events on top of a head: all of them, or none and 409."""
+    # Runs in a worker thread, for stores without group commit.
+    expect = call.parsed_query(AppendQuery).expect
     assert isinstance(call.body, bytes)
     events = events_checked(call.body)
     ends = call.orgs.ends(call.path["org"])
@@ -141,173 +163,96 @@ def append(call: Call) -> Head:
 
 
 def events_checked(batch: bytes) -> list[Event]:
-    """The events of a body; Invalid where it holds something else."""
+    """The events of a body; Invalid if it contains anything else."""
     try:
         return events_in(batch, most=BATCH_MAX)
     except Corrupt as error:
-        hint = "one event a line, as `refold export` has them"
+        hint = "send one event per line, as in `refold export`"
         raise Invalid(error.message, hint=hint) from error
 
 
+@ROUTES.add("GET", f"{BASE}/conversations/{{id}}/bookmark", "read", gives="bytes")
 def read_bookmark(call: Call) -> Plain:
+    """Read the bookmark, a derived value."""
     data = call.store.bookmark(call.id)
     if data is None:
-        raise NotFound(f"{call.id!r} has no bookmark", hint="it can be made again from the log")
+        raise NotFound(f"{call.id!r} has no bookmark", hint="rebuild it from the log")
     return Plain(data, mime="application/octet-stream")
 
 
+@ROUTES.add("PUT", f"{BASE}/conversations/{{id}}/bookmark", "write", body="bytes")
 def keep_bookmark(call: Call) -> None:
+    """Store a bookmark."""
     assert isinstance(call.body, bytes)
     call.store.keep_bookmark(call.id, call.body)
 
 
+@ROUTES.add("POST", f"{BASE}/conversations/{{id}}/fork", "write", body=ForkBody, gives=About)
 def fork(call: Call) -> About:
-    given = call.given(ForkBody)
-    call.store.fork(call.id, given.at, given.new)
+    """Start a conversation that shares this one up to a seq."""
+    body = call.parsed_body(ForkBody)
+    call.store.fork(call.id, body.at, body.new)
     call.store.flush()
-    return about_of(call.store.conversation(given.new))
+    return about_of(call.store.conversation(body.new))
 
 
+@ROUTES.add("POST", f"{BASE}/conversations/{{id}}/erase", "write", body=EraseBody, audit="erase")
 def erase(call: Call) -> None:
-    call.store.erase(call.id, call.given(EraseBody).seq)
+    """Erase the body of an event for good."""
+    call.store.erase(call.id, call.parsed_body(EraseBody).seq)
     call.store.flush()
 
 
+@ROUTES.add("DELETE", f"{BASE}/conversations/{{id}}", "write", audit="erase")
 def delete(call: Call) -> None:
+    """Delete a conversation for good."""
     call.store.delete(call.id)
     call.store.flush()
 
 
+@ROUTES.add("GET", f"{BASE}/conversations/{{id}}/salvage", "admin", gives=SalvageBody, audit="read")
 def salvage(call: Call) -> SalvageBody:
+    """Read the readable parts of a damaged log."""
     seen = call.store.salvage(call.id)
     return SalvageBody(
-        pieces=[_piece(one) for one in seen.pieces], parent=seen.parent, parent_seq=seen.parent_seq
+        pieces=[_encoded_piece(piece) for piece in seen.pieces],
+        parent=seen.parent,
+        parent_seq=seen.parent_seq,
     )
 
 
-def _piece(piece: Event | str) -> str | dict[str, str]:
+def _encoded_piece(piece: Event | str) -> str | dict[str, str]:
     if isinstance(piece, str):
         return {"fault": piece}
     return batch_of([piece]).decode().rstrip("\n")
 
 
+@ROUTES.add(
+    "POST",
+    f"{BASE}/conversations/{{id}}/rewrite",
+    "admin",
+    body=RewriteBody,
+    gives=Rewritten,
+    audit="admin",
+)
 def rewrite(call: Call) -> Rewritten:
-    given = call.given(RewriteBody)
-    events = events_checked("\n".join(given.events).encode())
+    """Replace a damaged log with repaired events."""
+    body = call.parsed_body(RewriteBody)
+    events = events_checked("\n".join(body.events).encode())
     seen = Salvage(
-        pieces=tuple(map(_piece_given, given.seen.pieces)),
-        parent=given.seen.parent,
-        parent_seq=given.seen.parent_seq,
+        pieces=tuple(map(_decoded_piece, body.seen.pieces)),
+        parent=body.seen.parent,
+        parent_seq=body.seen.parent_seq,
     )
-    return Rewritten(kept=call.store.rewrite(call.id, events, after=given.after, seen=seen))
+    return Rewritten(kept=call.store.rewrite(call.id, events, after=body.after, seen=seen))
 
 
-def _piece_given(piece: str | dict[str, str]) -> Event | str:
+def _decoded_piece(piece: str | dict[str, str]) -> Event | str:
     if isinstance(piece, dict):
         return piece.get("fault", "")
     events = events_checked(piece.encode())
     if len(events) != 1:
-        raise Invalid(f"a piece holds {len(events)} events", hint="one event, or {fault: why}")
+        raise Invalid(
+            f"a piece has {len(events)} events", hint="send one event, or {fault: reason}"
+        )
     return events[0]
-
-
-ROUTES = [
-    Route(
-        method="GET",
-        path=f"{BASE}/conversations",
-        summary="List conversations by id.",
-        level="read",
-        run=list_conversations,
-        query=ListQuery,
-        gives=Listed,
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/conversations/{{id}}",
-        summary="Say where a conversation stands.",
-        level="read",
-        run=show_conversation,
-        gives=About,
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/conversations/{{id}}/events",
-        summary="Read events after a seq, one a line.",
-        level="read",
-        run=read_events,
-        query=ReadQuery,
-        gives="lines",
-        audit="read",
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/conversations/{{id}}/events",
-        summary="Append events on top of a head: all of them, or none and 409.",
-        level="write",
-        run=append,
-        query=AppendQuery,
-        body="lines",
-        gives=Head,
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/conversations/{{id}}/bookmark",
-        summary="Read the bookmark, a derived value.",
-        level="read",
-        run=read_bookmark,
-        gives="bytes",
-    ),
-    Route(
-        method="PUT",
-        path=f"{BASE}/conversations/{{id}}/bookmark",
-        summary="Keep a bookmark.",
-        level="write",
-        run=keep_bookmark,
-        body="bytes",
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/conversations/{{id}}/fork",
-        summary="Start a conversation that shares this one up to a seq.",
-        level="write",
-        run=fork,
-        body=ForkBody,
-        gives=About,
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/conversations/{{id}}/erase",
-        summary="Erase the body of an event for good.",
-        level="write",
-        run=erase,
-        body=EraseBody,
-        audit="erase",
-    ),
-    Route(
-        method="DELETE",
-        path=f"{BASE}/conversations/{{id}}",
-        summary="Delete a conversation for good.",
-        level="write",
-        run=delete,
-        audit="erase",
-    ),
-    Route(
-        method="GET",
-        path=f"{BASE}/conversations/{{id}}/salvage",
-        summary="Read what can be read of a damaged log.",
-        level="admin",
-        run=salvage,
-        gives=SalvageBody,
-        audit="read",
-    ),
-    Route(
-        method="POST",
-        path=f"{BASE}/conversations/{{id}}/rewrite",
-        summary="Replace a damaged log with repaired events.",
-        level="admin",
-        run=rewrite,
-        body=RewriteBody,
-        gives=Rewritten,
-        audit="admin",
-    ),
-]

@@ -1,9 +1,9 @@
 """The server's metrics for Prometheus, and its log. Neither has contents, names of conversations or
 people, or secrets.
 
-Several workers share one port, so a scraper cannot choose which of them answers. Each writes its
-counts to a file of its own each second, and the answering one adds up all; counts of an ended
-worker stay. The log is one JSON object a line, with event and time. The reason why a store is away
+Several workers share one port, so a scraper cannot choose the one that answers. Each writes its
+counts to its own file each second, and the answering one adds them up; counts of an ended worker
+stay. The log has one JSON object per line, with event and time. The reason for an unavailable store
 is for the operator: it is in the log, not in the answer. Neighbours: `app` and `feed` count and
 log, `serve` makes the folder and configures the log.
 """
@@ -37,10 +37,10 @@ FILES_MAX = 1_000
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """What one process counted so far. `times` are calls by how long they took, `gauges` what is
-    so right now."""
+    """The counts of one process. `times` are numbers of calls by duration, `gauges` current
+    values."""
 
-    calls: list[tuple[str, int, int]]  # route, status, how many
+    calls: list[tuple[str, int, int]]  # route, status, number
     times: list[int]
     time_s: float
     events: int
@@ -65,14 +65,14 @@ class Metrics:
         self._times[bisect_left(BOUNDS_S, took_s)] += 1
 
     def add_events(self, number: int) -> None:
-        """So many were appended. Called by any thread."""
+        """Counts appended events. Called by any thread."""
         with self._adding:
             self.events += number
 
     def counts(self, gauges: dict[str, int]) -> Counts:
-        """All of it at this moment; copied first, because it is counted on meanwhile."""
+        """All counts at this moment, copied, because counting continues."""
         return Counts(
-            calls=[(*which, count) for which, count in self.calls.copy().items()],
+            calls=[(*call, count) for call, count in self.calls.copy().items()],
             times=list(self._times),
             time_s=self.time_s,
             events=self.events,
@@ -82,23 +82,22 @@ class Metrics:
 
 
 class Shared:
-    """The counts of the other workers, in a folder that all of them know."""
+    """The counts of all workers, in a shared folder."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self._own = Path(folder), f"{os.getpid()}.json"
 
     def write(self, counts: Counts) -> None:
-        """Puts down what this worker counted. A folder that is gone, or a disk that is full, does
-        not keep anybody from serving: the others then know less of this one."""
+        """Writes this worker's counts. A missing folder or a full disk does not stop the server:
+        then the other workers lack the newest counts."""
         new = self._folder / f"{self._own}.new"
         with contextlib.suppress(OSError):
             new.write_bytes(msgspec.json.encode(counts))
             new.replace(self._folder / self._own)
 
     def others(self) -> Iterator[Counts]:
-        """What the other workers counted; of those that have ended, not what is so right now."""
-        found = sorted(self._folder.glob("*.json"))[:FILES_MAX]
-        for path in found:
+        """The counts of the other workers; without gauges for those that have ended."""
+        for path in sorted(self._folder.glob("*.json"))[:FILES_MAX]:
             with contextlib.suppress(OSError):
                 if path.name != self._own:
                     age_s = time.time() - path.stat().st_mtime
@@ -111,24 +110,24 @@ def text_of(workers: Sequence[Counts]) -> str:
     calls: Counter[tuple[str, int]] = Counter()
     refused: Counter[str] = Counter()
     gauges: Counter[str] = Counter()
-    times = [sum(of_one) for of_one in zip(*(one.times for one in workers), strict=True)]
-    for one in workers:
-        for route, status, count in one.calls:
+    times = [sum(bucket) for bucket in zip(*(counts.times for counts in workers), strict=True)]
+    for counts in workers:
+        for route, status, count in counts.calls:
             calls[route, status] += count
-        refused.update(one.refused)
-        gauges.update(one.gauges)
+        refused.update(counts.refused)
+        gauges.update(counts.gauges)
     lines = ["# TYPE refold_calls_total counter"]
     for (route, status), count in sorted(calls.items()):
         lines.append(f'refold_calls_total{{route="{route}",status="{status}"}} {count}')
-    lines += _histogram(times, sum(one.time_s for one in workers))
-    events = sum(one.events for one in workers)
+    lines += _histogram(times, sum(counts.time_s for counts in workers))
+    events = sum(counts.events for counts in workers)
     lines += [
         "# TYPE refold_events_appended_total counter",
         f"refold_events_appended_total {events}",
         "# TYPE refold_refused_total counter",
     ]
-    for why, count in sorted(refused.items()):
-        lines.append(f'refold_refused_total{{why="{why}"}} {count}')
+    for reason, count in sorted(refused.items()):
+        lines.append(f'refold_refused_total{{why="{reason}"}} {count}')
     for name, value in sorted(gauges.items()):
         lines += [f"# TYPE refold_{name} gauge", f"refold_{name} {value}"]
     return "\n".join(lines) + "\n"
@@ -149,52 +148,51 @@ def _histogram(times: Sequence[int], time_s: float) -> list[str]:
 LINES_MAX = 500
 REASON_CHARS_MAX = 500
 STORE_AGAIN_S = 5.0
-SYNCED_HINT = "a device with the key syncs it, and reads and writes it there"
+SYNCED_HINT = "sync it to a device with the key, and use it there"
 log = logging.getLogger("refold.server")
 
 
-def line(event: str, **said: object) -> str:
+def line(event: str, **fields: object) -> str:
     """One line of the log."""
-    return json.dumps({"event": event, "at": round(time.time(), 3), **said})
+    return json.dumps({"event": event, "at": round(time.time(), 3), **fields})
 
 
-def warn(event: str, error: RefoldError, **said: object) -> None:
+def warn(event: str, error: RefoldError, **fields: object) -> None:
     """Logs a failure and its reason."""
-    log.warning(line(event, **said, error=error.code, reason=_reason(error), hint=error.hint))
+    log.warning(line(event, **fields, error=error.code, reason=_reason(error), hint=error.hint))
 
 
 def _reason(error: RefoldError) -> str:
-    """The reason, without secrets. A path may have the name of a conversation in it, so an error of
-    the system is reduced to its own text."""
+    """The reason, without secrets. Paths may contain names of conversations, so an error of the
+    operating system is reduced to its own text."""
     cause = error.__cause__
-    said = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
-    return redacted(said)[:REASON_CHARS_MAX]
+    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
+    return redacted(text)[:REASON_CHARS_MAX]
 
 
 def as_callers_see(error: RefoldError) -> RefoldError:
-    """Where the store is, who may use it and which version it has is not for callers: to them it
-    is away for a moment, and another server may have it. The log says what it is. What is encrypted
-    stays so however often it is asked for: that is refused for good."""
+    """The error of a store without details of that store, which are for the log alone: a temporary
+    failure, since another server may have the store. Encrypted content is refused for good."""
     if isinstance(error, Encrypted):
         return Denied(f"{error.said}, which no server has", hint=SYNCED_HINT)
     warn("store", error)
-    again_s = error.retry_after_s if isinstance(error, Unavailable) else None
-    said = "the store of this server cannot serve now"
-    hint = "try again; the log of the server says why"
-    return Unavailable(said, retry_after_s=again_s or STORE_AGAIN_S, hint=hint)
+    retry_s = error.retry_after_s if isinstance(error, Unavailable) else None
+    hint = "try again; the log of the server has the reason"
+    message = "the store of this server is unavailable"
+    return Unavailable(message, retry_after_s=retry_s or STORE_AGAIN_S, hint=hint)
 
 
 class CallLines:
-    """The lines of the last calls, written together: that costs less than one by one."""
+    """The log lines of recent calls, written together, which costs less."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     def add(self, scope: MutableMapping[str, Any], status: int, took_s: float) -> None:
-        """One line a call, without contents, names of conversations, or secrets."""
+        """Adds the line of a call, without contents, names of conversations, or secrets."""
         if log.isEnabledFor(logging.INFO):
             route, token = scope["refold.route"], scope.get("refold.token", "")
-            # All of these are ours, and none has a character that JSON would escape.
+            # All of these values are ours, and none has a character that JSON would escape.
             self._lines.append(
                 f'{{"event": "call", "at": {time.time():.3f}, "route": "{route}", '
                 f'"status": {status}, "ms": {took_s * 1_000:.2f}, "token": "{token}"}}'

@@ -1,9 +1,10 @@
 """A route is a value: the permission it needs, its input, and its function.
 
 `run` is a plain function and may block: it runs in a worker thread. It gets a `Call` and returns a
-value (sent as JSON), or `Lines`, `Chunks` or `Plain`. Permission is checked on the matched route,
-never on the text of a URL. Neighbours: `app` calls routes, `routes` has the table and describes it,
-`gate` has levels and tokens.
+value (sent as JSON), or `Lines`, `Chunks` or `Plain`. A module registers its functions with
+`@ROUTES.add(...)`. Permission is checked on the matched route, never on the text of a URL.
+Neighbours: `app` calls routes, `routes` has the complete table and describes it, `gate` has levels
+and tokens.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from refold.stores.protocol import Store
 
 Method = Literal["GET", "POST", "PUT", "DELETE", "HEAD"]
 S = TypeVar("S", bound=Struct)
+Run = TypeVar("Run", bound="Callable[[Call], object]")
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -44,21 +46,21 @@ class Call(Struct, frozen=True, kw_only=True):
         """The conversation in the path."""
         return self.path["id"]
 
-    def asked(self, type: type[S]) -> S:
+    def parsed_query(self, type: type[S]) -> S:
         """The query as a value; Invalid with the name of the wrong parameter."""
-        return asked_of(self.query, type)
+        return parsed_query(self.query, type)
 
     def with_body(self, body: bytes | Iterator[bytes]) -> Call:
         return msgspec.structs.replace(self, body=body)
 
-    def given(self, type: type[S]) -> S:
+    def parsed_body(self, type: type[S]) -> S:
         """The body as a value."""
         assert isinstance(self.body, bytes)
         try:
             return decoding.decode(self.body or b"{}", type)
         except (msgspec.DecodeError, RecursionError) as error:
             hint = f"send an object with {_fields(type)}"
-            raise Invalid(f"the body is not as it should be: {error}", hint=hint) from error
+            raise Invalid(f"invalid body: {error}", hint=hint) from error
 
     @property
     def chunks(self) -> Iterator[bytes]:
@@ -66,12 +68,12 @@ class Call(Struct, frozen=True, kw_only=True):
         return iter([self.body] if isinstance(self.body, bytes) else self.body)
 
 
-def asked_of(query: Mapping[str, str], type: type[S]) -> S:
+def parsed_query(query: Mapping[str, str], type: type[S]) -> S:
     """A query as a value; Invalid with the name of the wrong parameter."""
     try:
         return decoding.convert(dict(query), type, strict=False)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the query is not as it should be: {error}") from error
+        raise Invalid(f"invalid query: {error}") from error
 
 
 class Lines(Struct, frozen=True):
@@ -100,19 +102,19 @@ class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _fields(type: type[Struct]) -> str:
-    """The fields of a body as text: `id`, and perhaps `title`, `tags`."""
+    """The fields of a body as text: `id`, and optionally `title`, `tags`."""
     fields = msgspec.structs.fields(type)
-    needed = [f"`{one.encode_name}`" for one in fields if one.required]
-    others = [f"`{one.encode_name}`" for one in fields if not one.required]
-    perhaps = f"perhaps {', '.join(others)}" if others else ""
-    return ", and ".join(filter(None, (", ".join(needed), perhaps)))
+    required = [f"`{field.encode_name}`" for field in fields if field.required]
+    optional = [f"`{field.encode_name}`" for field in fields if not field.required]
+    options = f"optionally {', '.join(optional)}" if optional else ""
+    return ", and ".join(filter(None, (", ".join(required), options)))
 
 
 class Route(Struct, frozen=True, kw_only=True):
     """One route. `path` has its variables in braces; `query`, `body` and `gives` are the types of
-    input and answer. `streams`: the body is streamed to the function. `tells`: it also answers by
-    server-sent events, if the client accepts these. `waits` is false for an answer from memory,
-    without a thread. `audit` is the kind of its entry in the audit log."""
+    input and answer. `streams`: the body is streamed to the function. `has_events`: it also answers
+    with server-sent events, if the client accepts these. `waits` is false for an answer from
+    memory, without a thread. `audit` is the kind of its entry in the audit log."""
 
     method: Method
     path: str
@@ -124,7 +126,7 @@ class Route(Struct, frozen=True, kw_only=True):
     gives: object = None
     status: int = 200
     streams: bool = False
-    tells: bool = False
+    has_events: bool = False
     waits: bool = True
     audit: Literal["", "read", "erase", "admin"] = ""
 
@@ -135,14 +137,30 @@ class Route(Struct, frozen=True, kw_only=True):
         return "-".join([self.method.lower(), *re.findall(r"\w+", words)])
 
 
+class Routes(list[Route]):
+    """A table of routes."""
+
+    def add(self, method: Method, path: str, level: Level, **options: Any) -> Callable[[Run], Run]:
+        """Adds the decorated function as a route, with its docstring as the summary."""
+
+        def register(run: Run) -> Run:
+            summary = run.__doc__ or ""
+            self.append(
+                Route(method=method, path=path, level=level, run=run, summary=summary, **options)
+            )
+            return run
+
+        return register
+
+
 def query_of(raw: bytes) -> dict[str, Any]:
     """The query string as texts. Invalid if a name occurs twice, which is ambiguous."""
     try:
         text = raw.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(raw), errors="strict")
     except ValueError as error:
-        raise Invalid(f"the query cannot be read: {error}") from error
+        raise Invalid(f"unreadable query: {error}") from error
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise Invalid("a name occurs twice in the query", hint="give each once")
+        raise Invalid("a parameter occurs twice in the query", hint="give each parameter once")
     return dict(pairs)

@@ -1,9 +1,9 @@
 """The table of all routes, the OpenAPI document made from it, and answers.
 
-The document cannot differ from the table. Answers are values as JSON, lines, streamed chunks, and
-errors. Every refold error has its status (`errors.OUTCOMES`, and the four that only HTTP has); any
-other is a bug, which is logged and not shown to the caller. Neighbours: `logs` and `contents` have
-most routes, `app` answers.
+The document is derived from the table. Answers are JSON values, lines, streamed chunks, and errors.
+Every refold error has its status (`errors.OUTCOMES`, and four that only HTTP has); any other is a
+bug, which is logged and not shown to the caller. Neighbours: `logs` and `contents` have most
+routes, `app` answers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from refold.edges.server.feed import Changes
 from refold.edges.server.limits import Flood
 from refold.edges.server.logs import BASE
 from refold.edges.server.observability import line, log
-from refold.edges.server.route import Call, Chunks, Lines, Plain, Route
+from refold.edges.server.route import Call, Chunks, Lines, Plain, Route, Routes
 from refold.errors import OUTCOMES, Conflict, RefoldError, Unavailable
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 WAIT_S_MAX = 30
-[APPEND] = [
-    route for route in logs.ROUTES if route.method == "POST" and route.path.endswith("/events")
-]
+ROUTES = Routes([*logs.ROUTES, *contents.ROUTES])
+[APPEND] = [route for route in ROUTES if route.run is logs.append]
 
 
 class FeedQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,7 +48,7 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class TokenAbout(Struct, frozen=True, kw_only=True):
-    """What a caller may know of its own token. `expires_ms` is 0 for one that never does."""
+    """A caller's own token. `expires_ms` is 0 if it never expires."""
 
     id: str
     org: str
@@ -57,107 +56,52 @@ class TokenAbout(Struct, frozen=True, kw_only=True):
     expires_ms: int
 
 
-def _token(call: Call) -> TokenAbout:
-    token = call.token
-    assert token is not None
-    return TokenAbout(id=token.id, org=token.org, scope=token.scope, expires_ms=token.expires_ms)
-
-
-def _feed(call: Call) -> Changes:
+@ROUTES.add("GET", f"{BASE}/feed", "read", query=FeedQuery, gives=Changes, has_events=True)
+def feed(call: Call) -> Changes:
+    """Wait for changes: a hint, by long poll or server-sent events."""
     raise AssertionError("the application answers this itself")
 
 
-def _health(call: Call) -> Health:
+@ROUTES.add("GET", f"{BASE}/token", "read", gives=TokenAbout)
+def token(call: Call) -> TokenAbout:
+    """Show the permissions and the expiry of the caller's token."""
+    own = call.token
+    assert own is not None
+    return TokenAbout(id=own.id, org=own.org, scope=own.scope, expires_ms=own.expires_ms)
+
+
+@ROUTES.add("GET", "/health", "open", gives=Health, waits=False)
+def health(call: Call) -> Health:
+    """Report that the server runs."""
     return Health(status="ok")
 
 
-def _ready(call: Call) -> Health:
-    """The answer after the application has asked the store: a load balancer skips a server without
-    its database."""
+@ROUTES.add("GET", "/ready", "open", gives=Health)
+def ready(call: Call) -> Health:
+    """Report whether the server can serve."""
+    # The application asks the store first: a load balancer skips a server without its database.
     return Health(status="ready")
-
-
-feed_route = Route(
-    method="GET",
-    path=f"{BASE}/feed",
-    summary="Wait for changes: a hint, by long poll or server-sent events.",
-    level="read",
-    run=_feed,
-    query=FeedQuery,
-    gives=Changes,
-    tells=True,
-)
-
-
-ready_route = Route(
-    method="GET",
-    path="/ready",
-    summary="Say whether the server can serve.",
-    level="open",
-    run=_ready,
-    gives=Health,
-)
-
-
-token_route = Route(
-    method="GET",
-    path=f"{BASE}/token",
-    summary="Say what the caller's token may do, and until when.",
-    level="read",
-    run=_token,
-    gives=TokenAbout,
-)
 
 
 def table(server: Server) -> list[Route]:
     """All routes of a server."""
-    routes = [
-        *logs.ROUTES,
-        *contents.ROUTES,
-        *contents.FORMS_ROUTES,
-        *contents.FINDING_ROUTES,
-        feed_route,
-        token_route,
-    ]
-
-    def metrics(call: Call) -> Plain:
-        return Plain(server.metrics_text().encode())
+    routes = Routes(ROUTES)
 
     @cache
-    def described() -> Plain:
-        # Anybody may ask, so it is made once.
-        return Plain(msgspec.json.encode(document(server.routes)), mime="application/json")
+    def encoded() -> bytes:
+        return msgspec.json.encode(document(server.routes))
 
-    return [
-        *routes,
-        Route(
-            method="GET",
-            path="/health",
-            summary="Say that the server runs.",
-            level="open",
-            run=_health,
-            gives=Health,
-            waits=False,
-        ),
-        ready_route,
-        Route(
-            method="GET",
-            path="/openapi.json",
-            summary="This document.",
-            level="open",
-            run=lambda call: described(),
-            gives="object",
-            waits=False,
-        ),
-        Route(
-            method="GET",
-            path=f"{BASE}/metrics",
-            summary="Counts, in Prometheus' text format.",
-            level="admin",
-            run=metrics,
-            gives="text",
-        ),
-    ]
+    @routes.add("GET", "/openapi.json", "open", gives="object", waits=False)
+    def openapi(call: Call) -> Plain:
+        """This document."""
+        return Plain(encoded(), mime="application/json")
+
+    @routes.add("GET", f"{BASE}/metrics", "admin", gives="text")
+    def metrics(call: Call) -> Plain:
+        """Counts, in Prometheus' text format."""
+        return Plain(server.metrics_text().encode())
+
+    return routes
 
 
 _VARIABLE = re.compile(r"{(\w+)}")
@@ -169,21 +113,21 @@ PATTERNS = {
     "entry": "^[A-Za-z0-9-]{1,64}$",
 }
 ERRORS = {
-    "400": "What was sent is not as it should be.",
-    "401": "There is no token, or none that is valid.",
+    "400": "Invalid input.",
+    "401": "The token is missing or invalid.",
     "403": "The token does not allow this.",
-    "404": "There is no such thing in this organization.",
-    "405": "The path is not for this method.",
+    "404": "Not found in this organization.",
+    "405": "The path does not support this method.",
     "409": "The log has grown since it was read.",
     "413": "Too large.",
-    "429": "Too many calls; Retry-After says when to come back.",
-    "503": "Not now; Retry-After says when to come back.",
+    "429": "Too many calls; Retry-After says when to retry.",
+    "503": "Unavailable; Retry-After says when to retry.",
 }
 OPEN_ERRORS = ("400", "403", "405", "429", "503")
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """How every refusal looks; a conflict says where the log stands."""
+    """The body of every error; a conflict has the head of the log."""
 
     error: str
     message: str
@@ -214,7 +158,7 @@ def _types(routes: Sequence[Route]) -> list[type[Struct]]:
     found: list[Any] = [Failure]
     for route in routes:
         found += [route.body, route.gives]
-    return list(dict.fromkeys(one for one in found if isinstance(one, type)))
+    return list(dict.fromkeys(kind for kind in found if isinstance(kind, type)))
 
 
 def _operation(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
@@ -255,8 +199,8 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an optional parameter, without null, which a query cannot contain."""
-    options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    """The schema of an optional parameter without null, which no query contains."""
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
     plain = options[0] if len(options) == 1 else schema
     return {key: value for key, value in plain.items() if key != "default" or value is not None}
 
@@ -266,7 +210,7 @@ def _answer(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
     if route.gives is None:
         return {"204": {"description": "Done."}}
     content = _content(route.gives, named)
-    if route.tells:
+    if route.has_events:
         content = {**content, "text/event-stream": {"schema": {"type": "string"}}}
     return {str(route.status): {"description": route.summary, "content": content}}
 
@@ -297,8 +241,7 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 class Answer:
-    """A response, as ASGI sends it. What is `hidden` from caches and from browsers that guess is
-    everything but an answer without content."""
+    """A response, as ASGI sends it. The headers in `hidden` forbid caching and type guessing."""
 
     def __init__(
         self,
@@ -377,7 +320,7 @@ def failure_of(error: Exception) -> Answer:
     if not isinstance(error, RefoldError):
         where = traceback.format_exception(error)[-2:-1]
         log.error(line("fault", error=type(error).__name__, where=where))
-        failure = Failure(error="error", message="the server has a fault; its log says where")
+        failure = Failure(error="error", message="internal error; see the log of the server")
         return Answer(500, msgspec.json.encode(failure))
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
     head = error.head if isinstance(error, Conflict) else msgspec.UNSET

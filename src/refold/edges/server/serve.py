@@ -1,9 +1,9 @@
 """Runs the server: one process, or several that share a socket.
 
 Problems that would keep it from serving are found before it listens (`checked`), because a process
-that cannot start would only be restarted. The settings of a process travel in one environment
-variable, because workers are started fresh and not forked. Neighbours: `app` runs, the command
-`serve` calls.
+that cannot start would only be restarted. A process gets its settings in one environment variable,
+because workers are spawned and not forked. Neighbours: `app` is the application, the command
+`serve` runs this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import os
 import signal
 import socket
 import ssl
-import sys
 import tempfile
 import threading
 import time
@@ -29,12 +28,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold import decoding
-from refold.edges.server.connection import BACKLOG, SETTINGS
+from refold.edges.server.connection import SETTINGS, listen, log_to_stderr
 from refold.edges.server.gate import Orgs, Tokens
 from refold.edges.server.limits import Limits
 from refold.edges.server.observability import Shared
 from refold.errors import Denied, Invalid, Unavailable, install_hint
 from refold.stores import hints_of
+from refold.system import own_python
 
 if TYPE_CHECKING:
     import uvicorn
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 GIVEN = "REFOLD_SERVE"
 PACKAGES = ("starlette", "uvicorn")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-GARBAGE = 20_000  # objects between two collections; what a call makes is gone with the call
+GARBAGE = 20_000  # objects between two collections; most objects live only for one call
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
@@ -73,12 +73,12 @@ def checked(given: ServerSettings) -> str:
     certificate or token, or a direct address without hints."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        said = f"the team server needs {' and '.join(missing)}"
-        raise Unavailable(said, hint=install_hint("server"))
+        message = f"the team server needs {' and '.join(missing)}"
+        raise Unavailable(message, hint=install_hint("server"))
     if not _is_loopback(given.host) and not given.names:
-        said = f"{given.host} can be reached from other machines, but has no host name"
+        message = f"{given.host} can be reached from other machines, but has no host name"
         hint = "--name refold.example.com, and --certificate, or a proxy with TLS"
-        raise Invalid(said, hint=hint)
+        raise Invalid(message, hint=hint)
     _check_certificate(given)
     orgs = Orgs(given.store)
     try:
@@ -99,19 +99,19 @@ def _check_certificate(given: ServerSettings) -> None:
         return
 
     def no_password() -> str:
-        raise Invalid(f"{given.key} has a password, and nobody is there to type it")
+        raise Invalid(f"{given.key} has a password, which a server cannot ask for")
 
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(given.certificate, given.key, password=no_password)
     except (OSError, ssl.SSLError) as error:
-        said = f"{given.certificate} and {given.key} cannot be used: {error}"
-        raise Invalid(said, hint="give a certificate and its own key, both as PEM") from error
+        message = f"{given.certificate} and {given.key} cannot be used: {error}"
+        raise Invalid(message, hint="give a certificate and its own key, both as PEM") from error
 
 
 def _check_direct(orgs: Orgs, direct: str) -> None:
-    """Raises an error for a direct address that can never deliver hints. One that is away for a
-    moment does not keep the server from starting."""
+    """Raises an error for a direct address that can never deliver hints. A temporary failure does
+    not keep the server from starting."""
     hints = hints_of(orgs.own, direct)
     if hints is None or not direct:
         return
@@ -124,7 +124,7 @@ def _check_direct(orgs: Orgs, direct: str) -> None:
 
 
 def url_of(given: ServerSettings) -> str:
-    """How clients call this server, as far as it knows."""
+    """The address of this server for clients."""
     scheme = "https" if given.certificate else "http"
     host = given.names[0] if given.names else given.host
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{given.port}"
@@ -133,11 +133,12 @@ def url_of(given: ServerSettings) -> str:
 # --- serving ---
 
 
-def serve(given: ServerSettings, told: Callable[[], None]) -> None:
-    """Serves until it is stopped, by SIGTERM or Ctrl-C. `told` is called once it listens."""
-    listening = _listening(given)
-    told()
-    _log_to_stderr(given.log_level)
+def serve(given: ServerSettings, announce: Callable[[], None]) -> None:
+    """Serves until it is stopped, by SIGTERM or Ctrl-C. Calls `announce` once it listens."""
+    listening = listen(given.host, given.port)
+    listening.set_inheritable(True)
+    announce()
+    _log_lines(given.log_level)
     config = uvicorn_config(given)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -154,7 +155,7 @@ def serve(given: ServerSettings, told: Callable[[], None]) -> None:
 def _serve_here(given: ServerSettings, config: uvicorn.Config, listening: socket.socket) -> None:
     import uvicorn
 
-    _tell_workers(given)
+    _export_settings(given)
     server = uvicorn.Server(config)
     server.run(sockets=[listening])
     if not server.started:
@@ -168,18 +169,19 @@ def _serve_by_workers(
 
     class Workers(Multiprocess):
         def terminate_all(self) -> None:
-            """Closes the port first: nobody shall be let in whom no worker will answer."""
+            """Closes the port first, so that no client connects that no worker will answer."""
             listening.close()
             super().terminate_all()
 
     with tempfile.TemporaryDirectory(prefix="refold-serve-") as folder:
-        _tell_workers(replace(given, folder=folder))
-        Workers(config, sockets=[listening]).run()
+        _export_settings(replace(given, folder=folder))
+        with own_python.safe_spawns():
+            Workers(config, sockets=[listening]).run()
 
 
 def _end_with_parent() -> None:
-    """Stops this worker when the process that started it is gone: nobody would stop it then, and it
-    would keep the port from the next."""
+    """Stops this worker once its parent process is gone: otherwise it would keep running, and keep
+    the port."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -191,7 +193,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
-def _tell_workers(given: ServerSettings) -> None:
+def _export_settings(given: ServerSettings) -> None:
     os.environ[GIVEN] = msgspec.json.encode(given).decode()
 
 
@@ -209,14 +211,14 @@ def uvicorn_config(given: ServerSettings) -> uvicorn.Config:
 
 
 def application() -> Server:
-    """The application of one process, as the environment says."""
+    """The application of one process, with the settings in the environment."""
     from refold.edges.server import connection
     from refold.edges.server.app import Server
 
     given = decoding.decode(os.environ[GIVEN], ServerSettings)
-    _log_to_stderr(given.log_level)
+    _log_lines(given.log_level)
     _end_with_parent()
-    # What is here at the start stays for good: no collection has to look at it again.
+    # Objects from the start stay for good: no collection has to visit them again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
     connection.HEADER_S = given.limits.header_s
@@ -226,24 +228,9 @@ def application() -> Server:
     return Server(orgs, limits, hosts=_hosts(given), direct=given.direct, shared=shared)
 
 
-def _listening(given: ServerSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in given.host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((given.host, given.port))
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        said = f"cannot listen on {given.host} port {given.port}: {error.strerror or error}"
-        raise Unavailable(said, hint="--host and --port choose another") from error
-    listening.set_inheritable(True)
-    return listening
-
-
 def _hosts(given: ServerSettings) -> frozenset[str]:
-    """The names that this server goes by: those it was given, and its own address if that is
-    this machine's alone."""
+    """The host names of this server: the given ones, and the loopback names unless other machines
+    can reach it without a name; empty means any."""
     if given.names:
         return LOOPBACK | {name.lower() for name in given.names}
     return LOOPBACK if _is_loopback(given.host) else frozenset()
@@ -254,29 +241,18 @@ def _is_loopback(host: str) -> bool:
 
 
 class OneLine(logging.Formatter):
-    """Our own lines are JSON already. Others' become one object, with the name of an exception but
-    not its text, which may quote what was sent."""
+    """Formats every record as one JSON object. Our own lines are JSON already; other records have
+    the name of an exception but not its text, which may quote a request."""
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name == "refold.server":
             return record.getMessage()
+        fields = {"event": record.name, "at": round(record.created, 3)}
+        fields |= {"level": record.levelname, "message": record.getMessage()}
         raised = record.exc_info[0] if record.exc_info else None
-        at = round(record.created, 3)
-        told = {
-            "event": record.name,
-            "at": at,
-            "level": record.levelname,
-            "message": record.getMessage(),
-        }
-        return json.dumps(told if raised is None else {**told, "error": raised.__name__})
+        return json.dumps(fields if raised is None else {**fields, "error": raised.__name__})
 
 
-def _log_to_stderr(level: str) -> None:
-    """Our lines, and uvicorn's warnings as lines of the same form."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLine())
-    for name, least in (("refold.server", level.upper()), ("uvicorn", "WARNING")):
-        log = logging.getLogger(name)
-        log.setLevel(least)
-        log.handlers = [handler]
-        log.propagate = False
+def _log_lines(level: str) -> None:
+    """Logs our lines, and uvicorn's warnings in the same form."""
+    log_to_stderr(OneLine(), {"refold.server": level.upper(), "uvicorn": "WARNING"})

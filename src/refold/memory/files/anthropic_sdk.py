@@ -1,4 +1,4 @@
-"""The memory tool as a class that the tool runner of the Anthropic SDK takes.
+"""The memory tool as a class for the tool runner of the Anthropic SDK.
 
 The SDK is imported on demand, so refold does not need it. Its base class would build a command from
 unchecked input and dispatch it; here the input goes unchanged to `MemoryFiles`, which checks it. An
@@ -24,28 +24,20 @@ def sdk_tool(files: MemoryFiles, *, is_async: bool) -> Any:
     try:
         tools = import_module("anthropic.lib.tools")
     except ImportError as error:
-        said = "the Anthropic SDK is not installed, or it has no memory tool"
-        raise Unavailable(said, hint="pip install -U anthropic") from error
+        problem = "the Anthropic SDK is not installed, or it has no memory tool"
+        raise Unavailable(problem, hint="pip install -U anthropic") from error
 
-    def answered(given: Any) -> str:
-        # The runner gives the input as it came, a caller perhaps a typed command of the SDK.
+    def call(self: Any, given: Any) -> str:
+        # The runner passes raw input; a caller may pass a typed command of the SDK.
         answer = files.call(given.to_dict() if hasattr(given, "to_dict") else given)
         if answer.is_error:
             raise tools.ToolError(answer.text)
         return answer.text
 
-    if is_async:
-        return _made(tools.BetaAsyncAbstractMemoryTool, _awaited(answered))
-    return _made(tools.BetaAbstractMemoryTool, lambda self, given: answered(given))
+    async def call_async(self: Any, given: Any) -> str:
+        return await asyncio.to_thread(call, self, given)
 
-
-def _awaited(answered: Any) -> Any:
-    async def call(self: Any, given: Any) -> Any:
-        return await asyncio.to_thread(answered, given)
-
-    return call
-
-
-def _made(base: Any, call: Any) -> Any:
-    """A tool of a class of the SDK, all of whose commands go the same way."""
-    return type("MemoryTool", (base,), dict.fromkeys((*COMMANDS, "call"), call))()
+    base = tools.BetaAsyncAbstractMemoryTool if is_async else tools.BetaAbstractMemoryTool
+    # All commands share one method, which dispatches on the input.
+    methods = dict.fromkeys((*COMMANDS, "call"), call_async if is_async else call)
+    return type("MemoryTool", (base,), methods)()

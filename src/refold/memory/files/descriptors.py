@@ -1,4 +1,4 @@
-"""The disk under `/memories`, by descriptors: each name is opened in the folder before it, and no
+"""Disk access under `/memories` by descriptors: each name is opened in its parent folder, and no
 link is followed.
 
     PLACE/memories/    the tree that the model sees as /memories
@@ -7,9 +7,9 @@ link is followed.
     PLACE/lock         held during a change
 
 A checked path can be swapped before it is opened; a descriptor cannot. Anything but a regular file
-or a folder is refused before it could block. New content is written whole in the staging folder,
-synced, and moved by one system call. Nothing of ours is inside the tree, so a model's name cannot
-clash with it. The scope `user` is in the user's data folder, `project` and `agent.NAME` in the
+or a folder is refused before it could block. New content is written to the staging folder, synced,
+and moved by one system call. The tree contains none of our own files, so a model's name cannot
+clash with one. The scope `user` is in the user's data folder, `project` and `agent.NAME` in the
 project's `.refold` folder. Neighbours: `commands` parses paths, `tree` decides.
 """
 
@@ -68,8 +68,8 @@ class Entry(Struct, frozen=True):
 
 @contextmanager
 def opened_folder(root: str, path: MemoryPath, *, absent: str, make: bool = False) -> Iterator[int]:
-    """A descriptor of the folder at a path, reached name by name. `absent` is the error text if
-    there is none; with `make`, missing folders are created."""
+    """A descriptor of the folder at a path, opened name by name. `absent` is the error text for a
+    missing folder; with `make`, missing folders are created."""
     try:
         fd = os.open(root, FOLDER)
     except FileNotFoundError as error:
@@ -144,7 +144,7 @@ def entries(fd: int, names: tuple[str, ...] = ()) -> Iterator[Entry]:
             if len(path) < LEVELS_MAX:
                 yield from _entries_in(fd, path)
         elif entry.is_file(follow_symlinks=False):
-            with suppress(FileNotFoundError):  # it may be deleted by now
+            with suppress(FileNotFoundError):  # deleted in the meantime
                 yield Entry(path, entry.stat(follow_symlinks=False).st_size, False)
 
 
@@ -186,7 +186,7 @@ def read_file(fd: int, name: str, path: MemoryPath, *, absent: str, bytes_max: i
             raise not_followed("other", path)
         if found.st_size > bytes_max:
             raise Invalid(
-                f"Error: {path} has {found.st_size:,} bytes, more than {bytes_max:,} are not read"
+                f"Error: {path} has {found.st_size:,} bytes; the limit for reading is {bytes_max:,}"
             )
         parts: list[bytes] = []
         left = bytes_max
@@ -299,21 +299,17 @@ class Place:
         self._plain = (*plain, f"{history}.db", f"{history}.artifacts")
 
     def check(self) -> None:
-        """Denied if one of our files or folders is a link."""
+        """Raises Denied if one of our files or folders is a link."""
         if any(map(os.path.islink, self._plain)):
-            raise Denied(f"Error: A link leads away from the place of {ROOT}")
-
-    def make(self) -> None:
-        """Creates the place and its folders, for the owner alone."""
-        for folder in (self.tree, self._staging):
-            if not os.path.islink(folder):
-                disk.make_folder(folder)
+            raise Denied(f"Error: A link leads out of the folder of {ROOT}")
 
     @contextmanager
     def locked(self) -> Iterator[int]:
         """A descriptor of the staging folder, under the lock of the place."""
         self.check()
-        self.make()
+        for folder in (self.tree, self._staging):
+            if not os.path.islink(folder):
+                disk.make_folder(folder)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         lock = os.open(os.path.join(self.folder, "lock"), flags, FILE_MODE)
         with disk.closing(lock):

@@ -1,9 +1,8 @@
-"""`MemoryFiles`: the memory tool. Six commands in, a text for the model out, never an exception.
+"""`MemoryFiles`, the memory tool: executes six commands, answers in text, and never raises.
 
-Arguments become a command, paths become names, the first name may be a mount, and the tree of that
-folder does the rest. The methods for people (`undo`, `history`, `version`, `blame`) raise our
-errors. Neighbours: `commands`, `tree`, `versions`; `anthropic_sdk` adapts it to the runner of that
-SDK.
+A path is resolved to the tree of this folder or of a mount, and the tree does the rest. The methods
+for people (`undo`, `history`, `version`, `blame`) raise our errors. Neighbours: `commands`, `tree`,
+`versions`; `anthropic_sdk` adapts it to the runner of that SDK.
 """
 
 from __future__ import annotations
@@ -19,26 +18,7 @@ from refold.checked import checked, quoted
 from refold.display import is_text
 from refold.errors import Conflict, Denied, Invalid, NotFound, RefoldError
 from refold.memory.files import commands, versions
-from refold.memory.files.commands import (
-    ROOT,
-    BlamedLine,
-    Command,
-    Create,
-    Delete,
-    FileAnswer,
-    FileChange,
-    FileLimits,
-    Insert,
-    MemoryPath,
-    Rename,
-    StrReplace,
-    View,
-    command_of,
-    definition,
-    fault,
-    parsed,
-    plain_definition,
-)
+from refold.memory.files.commands import ROOT, FileAnswer, FileChange, FileLimits, MemoryPath
 from refold.memory.files.descriptors import Entry, Place, not_followed, place_of
 from refold.memory.files.tree import Tree
 from refold.redaction import secrets_in
@@ -71,9 +51,7 @@ class MemoryFiles:
         as_data: bool = False,
     ) -> None:
         if not by or not is_text(by):
-            raise Invalid(
-                f"by={quoted(by)} is not a name", hint="a writer, such as model or reviewer"
-            )
+            raise Invalid(f"by={quoted(by)} is not a name", hint="such as model or reviewer")
         place = place_of(scope) if folder is None else Place(folder)
         self._limits = _limits_checked(limits or LIMITS)
         self._tree = Tree(place, self._limits, by=by, read_only=read_only)
@@ -95,7 +73,7 @@ class MemoryFiles:
             self._as_data if as_data is None else as_data, chars_max or self._limits.view_chars
         )
         try:
-            text, is_error = self._execute(command_of(arguments), page), False
+            text, is_error = self._execute(commands.command_of(arguments), page), False
         except RefoldError as error:
             text, is_error = error.message, True
         except OSError as error:
@@ -109,7 +87,9 @@ class MemoryFiles:
         """The definition of the tool for a provider: `anthropic` (its own `memory_20250818`),
         `openai_chat`, `openai_responses`, `gemini`; `json` for name, description and JSON
         schema."""
-        return plain_definition() if dialect == "json" else definition(dialect)
+        if dialect == "json":
+            return commands.plain_definition()
+        return commands.definition(dialect)
 
     @checked
     def sdk_tool(self, *, is_async: bool = False) -> Any:
@@ -118,26 +98,26 @@ class MemoryFiles:
 
         return sdk_tool(self, is_async=is_async)
 
-    def _execute(self, command: Command, page: commands.Page) -> str:
+    def _execute(self, command: commands.Command, page: commands.Page) -> str:
         match command:
-            case View():
+            case commands.View():
                 return self._view(command, page)
-            case Create():
+            case commands.Create():
                 return self._create(command)
-            case StrReplace():
+            case commands.StrReplace():
                 return self._str_replace(command, page)
-            case Insert():
+            case commands.Insert():
                 return self._insert(command)
-            case Delete():
+            case commands.Delete():
                 return self._delete(command)
-            case Rename():
+            case commands.Rename():
                 return self._rename(command)
             case _:
                 assert_never(command)
 
     # --- the commands ---
 
-    def _view(self, command: View, page: commands.Page) -> str:
+    def _view(self, command: commands.View, page: commands.Page) -> str:
         tree, path = self._at(command.path)
         absent = _absent(path)
         kind = tree.kind(path, absent)
@@ -179,12 +159,12 @@ class MemoryFiles:
                 own.append(Entry((name, *one.names), one.size_bytes, one.is_folder))
         return sorted(own, key=lambda one: one.names)
 
-    def _create(self, command: Create) -> str:
+    def _create(self, command: commands.Create) -> str:
         tree, path = self._at(command.path)
         tree.create(path, self._stored(command.file_text, path))
         return f"File created successfully at: {path}"
 
-    def _str_replace(self, command: StrReplace, page: commands.Page) -> str:
+    def _str_replace(self, command: commands.StrReplace, page: commands.Page) -> str:
         tree, path = self._at(command.path)
         snippet = ""
 
@@ -203,7 +183,7 @@ class MemoryFiles:
         shown, left = commands.rows_of(snippet.split("\n"), page.chars_max)
         return page.answer(head, shown, "[The snippet is cut.]" if left else "")
 
-    def _insert(self, command: Insert) -> str:
+    def _insert(self, command: commands.Insert) -> str:
         tree, path = self._at(command.path)
 
         def change(data: bytes) -> bytes:
@@ -214,14 +194,14 @@ class MemoryFiles:
         tree.edit("insert", path, change, absent=_gone(path))
         return f"The file {path} has been edited."
 
-    def _delete(self, command: Delete) -> str:
+    def _delete(self, command: commands.Delete) -> str:
         tree, path = self._at(command.path)
         if not path.inner:
             raise Denied(f"Cannot delete the {path} directory itself")
         tree.delete(path, _gone(path))
         return f"Successfully deleted {path}"
 
-    def _rename(self, command: Rename) -> str:
+    def _rename(self, command: commands.Rename) -> str:
         tree, old = self._at(command.old_path)
         target, new = self._at(command.new_path)
         taken = f"Error: The destination {new} already exists"
@@ -240,7 +220,7 @@ class MemoryFiles:
 
     def _at(self, given: str) -> tuple[Tree, MemoryPath]:
         """The tree of a path: this one, or a mount."""
-        path = parsed(given)
+        path = commands.parsed(given)
         if path.names and path.names[0] in self._mounts:
             return self._mounts[path.names[0]], MemoryPath(path.names, 1)
         return self._tree, path
@@ -251,9 +231,8 @@ class MemoryFiles:
             known = {before[one.start : one.end] for one in secrets_in(before)}
             new = [one for one in secrets_in(content) if content[one.start : one.end] not in known]
             if new:
-                raise Denied(
-                    f"Error: {path} was not written: the text holds a secret ({new[0].kind})"
-                )
+                kind = new[0].kind
+                raise Denied(f"Error: {path} was not written: the text holds a secret ({kind})")
         try:
             return content.encode()
         except UnicodeEncodeError as error:
@@ -297,7 +276,7 @@ class MemoryFiles:
         return commands.document(versions.version(tree, inner, seq), at).text
 
     @checked
-    def blame(self, path: str) -> list[BlamedLine]:
+    def blame(self, path: str) -> list[commands.BlamedLine]:
         """The lines of a file, each with its author, time and change."""
         tree, at = self._at(path)
         data = tree.read(at, _gone(at))
@@ -323,7 +302,7 @@ def _limits_checked(limits: FileLimits) -> FileLimits:
 
 def _mounted(name: str, files: MemoryFiles) -> Tree:
     """The tree of a mount, with its name checked."""
-    if fault(name) or "/" in name:
+    if commands.fault(name) or "/" in name:
         raise Invalid(f"mounts: {quoted(name)} is not a name", hint="one plain name, such as team")
     if files._mounts:
         raise Invalid(f"mounts: {name} has mounts of its own", hint="mount them here instead")
@@ -351,5 +330,6 @@ def _sizes(entries: list[Entry]) -> Tally[tuple[str, ...]]:
 def _is_listed(entry: Entry) -> bool:
     """False for hidden entries, and for names that no path could have."""
     return not any(
-        name.startswith(".") or name == "node_modules" or fault(name) for name in entry.names
+        name.startswith(".") or name == "node_modules" or commands.fault(name)
+        for name in entry.names
     )

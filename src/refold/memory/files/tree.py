@@ -2,8 +2,8 @@
 
 A change takes the lock of the place, reads, checks, is written to the history, and is then made by
 one system call. So of two edits to one file, the second starts from the result of the first, and
-nothing that the tool overwrites or deletes is lost; a change that was killed in between shows by
-its files, which are still as before. Reading needs no lock: a file is replaced whole. The history
+nothing that the tool overwrites or deletes is lost. If a change was killed in between, its files
+are still as before. Reading needs no lock, because a file is replaced atomically. The history
 is a log of notes, with the contents by digest. Neighbours: `descriptors` touches the disk, `files`
 knows the commands, `versions` goes back in the history.
 """
@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -34,13 +33,6 @@ READ_BYTES_MAX = 1 << 26
 LOG = "memory.files"
 KIND = "memory-file"
 DROP_EVERY = 100  # changes
-
-
-class _Deleted(NamedTuple):
-    """The contents of all files in a deletion, and its empty folders."""
-
-    files: list[FileVersion]
-    folders: tuple[str, ...] = ()
 
 
 class Tree:
@@ -70,7 +62,7 @@ class Tree:
         found = self.entries(path, absent)
         levels = max((len(one.names) for one in found), default=0)
         if len(found) >= descriptors.ENTRIES_MAX or levels >= descriptors.LEVELS_MAX:
-            raise Invalid(f"Error: {path} holds too much for this tool; a person put it there")
+            raise Invalid(f"Error: {path} has too many files or levels for this tool")
         return found
 
     def kind(self, path: MemoryPath, absent: str) -> Kind:
@@ -141,8 +133,8 @@ class Tree:
                 raise NotFound(absent)
             if kind not in ("file", "folder"):
                 raise descriptors.not_followed(kind, path)
-            deleted = self._deleted(path, kind, absent)
-            self.record("delete", path, *deleted.files, folders=deleted.folders)
+            files, folders = self._deleted(path, kind, absent)
+            self.record("delete", path, *files, folders=folders)
             descriptors.remove(staging, fd, path.names[-1])
 
     def rename(self, old: MemoryPath, new: MemoryPath, *, absent: str, taken: str) -> None:
@@ -209,10 +201,9 @@ class Tree:
         self._place.check()
         with self._guard:
             if self._history is None:
+                most = self._limits.versions
                 self._history = History(
-                    self._place.history,
-                    versions_max=self._limits.versions,
-                    read_only=self.read_only,
+                    self._place.history, versions_max=most, read_only=self.read_only
                 )
             return self._history
 
@@ -236,18 +227,18 @@ class Tree:
         )
         return self.history.append(record, self._by)
 
-    def _deleted(self, path: MemoryPath, kind: Kind, absent: str) -> _Deleted:
-        """The content of a deletion, for the history."""
+    def _deleted(
+        self, path: MemoryPath, kind: Kind, absent: str
+    ) -> tuple[list[FileVersion], tuple[str, ...]]:
+        """The files and the empty folders of a deletion, for the history."""
         if kind == "file":
-            return _Deleted([self._removed(path, absent)])
+            return [self._removed(path, absent)], ()
         found = self._all_entries(path, absent)
         files = [path.below(*one.names) for one in found if not one.is_folder]
         above = {one.names[:-1] for one in found}
         folders = {(), *(one.names for one in found if one.is_folder)} - above
-        return _Deleted(
-            [self._removed(file, absent) for file in files],
-            tuple(sorted(_inner(path.below(*names)) for names in folders)),
-        )
+        removed = [self._removed(file, absent) for file in files]
+        return removed, tuple(sorted(_inner(path.below(*names)) for names in folders))
 
     def _removed(self, file: MemoryPath, absent: str) -> FileVersion:
         before = self.history.keep(self.read(file, absent))
@@ -267,7 +258,8 @@ class Tree:
                 f"Error: {path} would have {len(data):,} bytes; a file may have "
                 f"{limits.file_bytes:,}"
             )
-        sizes = [one.size_bytes for one in self.entries(_root_of(path), "") if not one.is_folder]
+        root = MemoryPath(path.names[: path.mounted], path.mounted)
+        sizes = [one.size_bytes for one in self.entries(root, "") if not one.is_folder]
         total = sum(sizes) + len(data) - len(before)
         if added and len(sizes) + added > limits.files:
             raise Invalid(f"Error: {ROOT} has {len(sizes):,} files; it may have {limits.files:,}")
@@ -285,11 +277,6 @@ class Tree:
 def _inner(path: MemoryPath) -> str:
     """The path in the history of its own folder, without mounts."""
     return str(MemoryPath(path.inner))
-
-
-def _root_of(path: MemoryPath) -> MemoryPath:
-    """The root of a path: `/memories`, or a mount."""
-    return MemoryPath(path.names[: path.mounted], path.mounted)
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,8 +1,8 @@
-"""Earlier versions of files: undone, listed, read, and blamed line by line.
+"""Earlier versions of files: undo, history, old contents, and blame.
 
-Undoing is a change as well, so it is in the history and loses nothing. A file that was changed
-since is refused. A change that was killed before it reached the tree is skipped. Neighbour: `tree`
-makes changes and has their history.
+An undo is a change as well, so it is in the history and loses nothing. It is refused for a file
+that was changed since. A change that was killed before it reached the tree is skipped. Neighbour:
+`tree` makes changes and has their history.
 """
 
 from __future__ import annotations
@@ -12,15 +12,8 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from refold.errors import Conflict, Invalid, NotFound
-from refold.memory.files.commands import (
-    BlamedLine,
-    FileChange,
-    FileVersion,
-    MemoryPath,
-    document,
-    lines_of,
-    parsed,
-)
+from refold.memory.files import commands
+from refold.memory.files.commands import BlamedLine, FileChange, FileVersion, MemoryPath
 from refold.memory.files.tree import Tree, digests_of
 
 # A line and the change that wrote it; None if it was written by other means.
@@ -41,27 +34,27 @@ def undo(tree: Tree, path: MemoryPath | None) -> FileChange:
             is_open = not change.undoes and change.seq not in undone
             if is_open and is_meant and _has_happened(tree, change):
                 return _reverse(tree, staging, change)
-    raise NotFound("there is no change to take back", hint="history() lists the changes")
+    raise NotFound("there is no change to undo", hint="history() lists the changes")
 
 
 def _has_happened(tree: Tree, change: FileChange) -> bool:
     """False for a change that was killed before it reached the tree, and for one that cannot be
     undone. A deletion of empty folders always counts as done, because they may have been created
-    again since; undoing it may find them there."""
+    again since."""
     if change.new_path:
-        return tree.kind_or_absent(parsed(change.new_path)) != "absent"
+        return tree.kind_or_absent(commands.parsed(change.new_path)) != "absent"
     if change.command == "delete" and not change.files:
         return True
     return any(_digest_now(tree, file.path) != file.before for file in change.files)
 
 
 def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
-    path = parsed(change.path)
+    path = commands.parsed(change.path)
     if change.new_path:
-        return _rename_back(tree, change, path, parsed(change.new_path))
+        return _rename_back(tree, change, path, commands.parsed(change.new_path))
     for folder in _folders_of(change):
-        if tree.kind_or_absent(parsed(folder)) not in ("absent", "folder"):
-            raise Conflict(f"{folder} is there as a file", hint="rename it, then it can go back")
+        if tree.kind_or_absent(commands.parsed(folder)) not in ("absent", "folder"):
+            raise Conflict(f"{folder} exists as a file", hint="rename it, then undo again")
     back = [
         FileVersion(path=file.path, before=file.after, after=file.before) for file in change.files
     ]
@@ -72,9 +65,9 @@ def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
     contents = {file.path: _content(tree, file.after) for file in back if file.after}
     undone = tree.record("undo", path, *back, undoes=change.seq)
     for file in back:
-        tree.write_file(staging, parsed(file.path), contents.get(file.path))
+        tree.write_file(staging, commands.parsed(file.path), contents.get(file.path))
     for folder in _folders_of(change):
-        tree.make_folder(parsed(folder))
+        tree.make_folder(commands.parsed(folder))
     return undone
 
 
@@ -87,7 +80,7 @@ def _folders_of(change: FileChange) -> tuple[str, ...]:
 
 def _rename_back(tree: Tree, change: FileChange, old: MemoryPath, new: MemoryPath) -> FileChange:
     if tree.kind_or_absent(old) != "absent":
-        raise Conflict(f"{old} is there again", hint=f"rename it, then {new} can go back")
+        raise Conflict(f"{old} exists again", hint="rename it, then undo again")
     undone = tree.record("undo", new, new=old, undoes=change.seq)
     tree.move(new, old)
     return undone
@@ -96,7 +89,7 @@ def _rename_back(tree: Tree, change: FileChange, old: MemoryPath, new: MemoryPat
 def _digest_now(tree: Tree, path: str) -> str:
     """The current digest of a file; empty if there is no such file."""
     try:
-        return hashlib.sha256(tree.read(parsed(path), "")).hexdigest()
+        return hashlib.sha256(tree.read(commands.parsed(path), "")).hexdigest()
     except (NotFound, Invalid):
         return ""
 
@@ -134,7 +127,7 @@ def version(tree: Tree, path: MemoryPath, seq: int) -> bytes:
         if change.seq <= seq:
             if file.after:
                 return _content(tree, file.after)
-            problem = f"{path} was not there at that time"
+            problem = f"{path} did not exist at that time"
             raise NotFound(problem, hint="history(path) lists its changes")
     raise NotFound(f"{path} has no version {seq}", hint="history(path) lists them")
 
@@ -144,7 +137,7 @@ def _content(tree: Tree, digest: str) -> bytes:
         return tree.history.content(digest)
     except NotFound as error:
         problem = "the content of that version is no longer kept"
-        raise NotFound(problem, hint="FileLimits.versions says how many are") from error
+        raise NotFound(problem, hint="FileLimits.versions sets the limit") from error
 
 
 def changes(tree: Tree, path: MemoryPath | None) -> list[FileChange]:
@@ -175,7 +168,7 @@ def blame(tree: Tree, path: MemoryPath, data: bytes) -> list[BlamedLine]:
         if file.before != known:
             lines = _carried(lines, before, None)
         lines, known = _carried(lines, after, change), file.after
-    lines = _carried(lines, lines_of(document(data, path).text), None)
+    lines = _carried(lines, commands.lines_of(commands.document(data, path).text), None)
     return [
         BlamedLine(line=line, seq=change.seq, by=change.by, at_ms=change.at_ms)
         if change
@@ -209,7 +202,7 @@ def _name_before(change: FileChange, name: str) -> str:
 
 
 def _lines(tree: Tree, digest: str, path: MemoryPath) -> list[str]:
-    return lines_of(document(tree.history.content(digest), path).text)
+    return commands.lines_of(commands.document(tree.history.content(digest), path).text)
 
 
 def _carried(before: list[_Line], after: list[str], change: FileChange | None) -> list[_Line]:

@@ -19,6 +19,7 @@ from refold.errors import Conflict, NotFound
 from refold.stores import open_store
 from refold.stores.contract.kit import Make, collector, grown, on_new_store, refused, sealed
 from refold.stores.protocol import Store
+from refold.system import own_python
 
 CLAUSES, clause = collector()
 
@@ -55,13 +56,13 @@ def check_crowd(store: Store, conversation: str, names: list[str], count: int) -
 
 def in_processes(url: str, names: list[str], count: int) -> None:
     """Runs one writer per name, each in a process of its own, all at once."""
-    command = [sys.executable, "-m", "refold.stores.contract.crowd", url, "log"]
+    command = ("-m", "refold.stores.contract.crowd", url, "log")
     pipes: dict[str, Any] = {
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,
     }
-    writers = [subprocess.Popen([*command, name, str(count)], **pipes) for name in names]
+    writers = [own_python.start(*command, name, str(count), **pipes) for name in names]
     for writer in writers:
         # Each says that it is ready and waits for its stdin to end, so that they really meet.
         assert writer.stdout is not None

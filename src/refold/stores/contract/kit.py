@@ -30,7 +30,6 @@ class Place(Protocol):
 
     def open(self) -> Store:
         """A store on this place's data: another object each time, if the place has a `url`."""
-        ...
 
 
 Make = Callable[[], Place]

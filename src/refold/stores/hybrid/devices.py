@@ -13,10 +13,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
-from msgspec import Struct
 
 from refold import decoding
 from refold.checked import quoted
@@ -31,7 +30,7 @@ EVERY_MS = 3_600_000
 DEVICES_MAX = 1_000
 
 
-class DeviceNote(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeviceNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A note of a device: its name, the time of its last complete sync, the number of the note, and
     a mark that identifies its author; or a note of another device that it is forgotten."""
 
@@ -121,11 +120,11 @@ def _newest(far: Store, about: Conversation) -> DeviceNote:
     [event] = far.read(about.id, after=about.head - 1, last=about.head, limit=1)
     body = codec.decode(event)
     if not isinstance(body, Note) or body.kind != DEVICE_NOTE:
-        raise NotFound(f"{about.id} says nothing of a device")
+        raise NotFound(f"{about.id} has no device note")
     try:
         return decoding.convert(body.data, DeviceNote)
     except msgspec.ValidationError as error:
-        raise NotFound(f"{about.id} says nothing of a device: {error}") from error
+        raise NotFound(f"{about.id} has no valid device note: {error}") from error
 
 
 def _state(note: DeviceNote, chain: bytes) -> record.DeviceState:
@@ -156,9 +155,3 @@ def _append(far: Store, note: DeviceNote, now_ms: int, *, id: str = "") -> bytes
     far.append(id, [event], expect=about.head)
     far.flush()
     return event.chain
-
-
-def listed(kept: record.Record) -> Sequence[record.DeviceState]:
-    """The devices that are not forgotten, by the time of their last sync, the newest first."""
-    found = [one for one in kept.devices.values() if not one.is_forgotten]
-    return sorted(found, key=lambda one: (-one.at_ms, one.name))

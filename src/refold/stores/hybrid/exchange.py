@@ -379,8 +379,7 @@ def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, bef
 def _copy_content(digest: str, source: Store, target: Store) -> int:
     """Copies the content with this digest. Returns the number of copies made: 0 if the target
     already has it or the source lacks it, else 1."""
-    path = target.location(digest)
-    if path is not None:
+    if target.location(digest) is not None:
         return 0
     try:
         target.put(source.get(digest), suffix=SUFFIX)

@@ -15,7 +15,6 @@ store without a place on the disk keeps both in memory. Neighbours: `rounds` wri
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -95,7 +94,7 @@ def locked(path: str | None) -> Iterator[None]:
         yield
         return
     with lock_file(f"{path}.lock") as fd:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        flock(fd, LOCK_EX)
         yield
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -74,7 +73,6 @@ class Rounds:
         self._near, self._far, self._exchange = near, far, exchange
         self._far_url = far_url
         self._timing = timing or Timing()
-        self._busy = threading.Lock()
         self._silent = 0
 
     def run(
@@ -82,7 +80,7 @@ class Rounds:
     ) -> SyncReport:
         """Syncs these conversations, or all; with `skip_blocked`, without those blocked before or
         deleted here. `new_far` permits filling a far store that has lost everything."""
-        with self._alone() as is_alone:
+        with _alone(self._near.derived_path("sync.lock")) as is_alone:
             if not is_alone:
                 return SyncReport(is_under_way=True)
             with record.locked(self._path):
@@ -125,7 +123,7 @@ class Rounds:
                 self._check_far(kept, there)
         except RefoldError as error:
             free = [about for about in here.values() if not _is_stuck(kept, about.id)]
-            waiting = [self._waiting(kept, about, "") for about in free]
+            waiting = [self._keep_unsynced(kept, about.id, about, "") for about in free]
             is_refused = isinstance(error, Denied)
             synced = tuple(
                 replace(one, state="blocked") if is_refused else one
@@ -183,7 +181,7 @@ class Rounds:
     def _sync_conversation(self, kept: Record, id: str, about: Conversation | None) -> Synced:
         """Syncs one conversation; a failure becomes its reason."""
         if self._silent >= SILENT_MAX:
-            return self._waiting(kept, about, "the far store does not answer", id)
+            return self._keep_unsynced(kept, id, about, "the far store does not answer")
         try:
             is_here = about is not None
             exchanged = self._patiently(
@@ -192,10 +190,10 @@ class Rounds:
             self._silent = 0
         except Unavailable as error:
             self._silent += 1
-            return self._waiting(kept, about, sentence(error), id)
+            return self._keep_unsynced(kept, id, about, sentence(error))
         except RefoldError as error:
             state: SyncState = "held" if isinstance(error, Held) else "blocked"
-            return self._stuck(kept, id, about, state, sentence(error))
+            return self._keep_unsynced(kept, id, about, sentence(error), state)
         return self._done(kept, exchanged)
 
     def _done(self, kept: Record, exchanged: Exchanged) -> Synced:
@@ -216,21 +214,21 @@ class Rounds:
             self._keep(kept, fork, exchanged.fork_head, is_same=True)
         return self._keep(kept, done, exchanged.head, missing=tuple(missing), is_same=True)
 
-    def _waiting(
-        self, kept: Record, about: Conversation | None, reason: str, id: str = ""
+    def _keep_unsynced(
+        self,
+        kept: Record,
+        id: str,
+        about: Conversation | None,
+        reason: str,
+        state: SyncState | None = None,
     ) -> Synced:
-        id = about.id if about else id
-        head, pending = _to_send(kept, id, about)
-        state: SyncState = "pending" if pending or reason else "synced"
-        waiting = Synced(conversation=id, state=state, pending=pending, reason=reason)
-        return self._keep(kept, waiting, head)
-
-    def _stuck(
-        self, kept: Record, id: str, about: Conversation | None, state: SyncState, reason: str
-    ) -> Synced:
-        head, pending = _to_send(kept, id, about)
-        done = Synced(conversation=id, state=state, pending=pending, reason=reason)
-        return self._keep(kept, done, head)
+        """Records a conversation that was not synced. The default state is "pending" if there is
+        anything to send or a reason, else "synced"."""
+        old = kept.conversations.get(id) or ConversationState(state="pending")
+        pending = max(0, about.head - old.head) + old.lost if about else 0
+        state = state or ("pending" if pending or reason else "synced")
+        unsynced = Synced(conversation=id, state=state, pending=pending, reason=reason)
+        return self._keep(kept, unsynced, old.head)
 
     def _keep(
         self,
@@ -277,21 +275,11 @@ class Rounds:
                 pause_s = max(error.retry_after_s or 0.0, longest * self._timing.share())
                 self._timing.wait(min(pause_s, PAUSE_S_MAX))
 
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Whether no other sync of the near store runs, in this process or another."""
-        if not self._busy.acquire(blocking=False):
-            yield False
-            return
-        try:
-            with _file_lock(self._near.derived_path("sync.lock")) as is_ours:
-                yield is_ours
-        finally:
-            self._busy.release()
-
 
 @contextmanager
-def _file_lock(path: str | None) -> Iterator[bool]:
+def _alone(path: str | None) -> Iterator[bool]:
+    """Whether no other sync of the near store runs, in this process or another. `path` is the lock
+    file; None if the near store has no place on this disk."""
     if path is None:
         yield True
         return
@@ -321,12 +309,6 @@ def _missing(kept: Record, id: str) -> tuple[int, ...]:
     """The events of a conversation whose artifacts were on neither side."""
     state = kept.conversations.get(id)
     return state.missing if state else ()
-
-
-def _to_send(kept: Record, id: str, about: Conversation | None) -> tuple[int, int]:
-    """The last common head, and the number of events that the far store lacks."""
-    state = kept.conversations.get(id) or ConversationState(state="pending")
-    return state.head, max(0, about.head - state.head) + state.lost if about else 0
 
 
 def _missing_reason(ids: Set[str]) -> str:

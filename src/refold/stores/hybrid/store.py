@@ -73,14 +73,14 @@ class HybridStore:
         self._read_only = read_only
         self.moves = Moves(near.derived_path("sync-moves.jsonl"), read_only=read_only)
         self._silent_until = 0.0
-        listen = self._listen if listens else None
-        work = partial(
-            Worker,
-            lambda ids: self.sync(ids, skip_blocked=True).is_done,
-            listen=listen,
-            is_news=self._is_news,
-        )
-        self.worker = work(sync_s) if sync_s > 0 else None
+        self.worker: Worker | None = None
+        if sync_s > 0:
+            self.worker = Worker(
+                lambda ids: self.sync(ids, skip_blocked=True).is_done,
+                sync_s,
+                listen=self._listen if listens else None,
+                is_news=self._is_news,
+            )
 
     @property
     def recovered(self) -> Sequence[Recovery]:
@@ -142,7 +142,8 @@ class HybridStore:
         return self.far
 
     def encrypt_again(self) -> dict[str, str]:
-        """Encrypts far events in plain text or by an older key with the newest; what was, by id."""
+        """Encrypts far events in plain text or by an older key with the newest key; returns what
+        was outdated, by conversation."""
         from refold.stores.encrypted.renewal import renew
 
         return renew(self.near, self.encrypted(), lambda: self.sync(new_far=True))
@@ -203,10 +204,12 @@ class HybridStore:
     def devices(self) -> list[Device]:
         """The devices that sync with the far store, as of the last complete sync."""
         kept = self._record()
-        return [
+        listed = [
             Device(name=one.name, at_ms=one.at_ms, is_here=one.name == kept.device)
-            for one in devices.listed(kept)
+            for one in kept.devices.values()
+            if not one.is_forgotten
         ]
+        return sorted(listed, key=lambda one: (-one.at_ms, one.name))
 
     def forget_device(self, name: str) -> None:
         """Removes a device from the list, on all devices, until it syncs again."""
@@ -260,13 +263,9 @@ class HybridStore:
     def read(
         self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
     ) -> list[Event]:
-        try:
-            return self.near.read(conversation, after=after, last=last, limit=limit)
-        except NotFound:
-            return self._fetched(
-                conversation,
-                lambda: self.near.read(conversation, after=after, last=last, limit=limit),
-            )
+        return self._fetched(
+            conversation, lambda: self.near.read(conversation, after=after, last=last, limit=limit)
+        )
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         if not expect and self.redact:

@@ -183,7 +183,7 @@ def contents_of(events: Iterable[Event]) -> list[Artifact]:
 # --- erasing ---
 
 BY = "sync"
-Learn = Callable[[str, int, str], None]  # finds where an encrypted store keeps a content
+Learn = Callable[[str, int, str], None]  # finds a content's place; only in encrypted stores
 
 
 def targets(events: Sequence[Event]) -> set[int]:
@@ -220,7 +220,7 @@ def erase_event(store: Store, other: Store, id: str, seq: int) -> bool:
     if not events or events[0].erased:
         return False
     named = contents_of(events)
-    learn: Learn = getattr(other, "learn_place", _ignore_content)
+    learn: Learn = getattr(other, "learn_place", lambda id, seq, digest: None)
     for artifact in named:
         learn(id, seq, artifact.digest)
     store.erase(id, seq)
@@ -228,10 +228,6 @@ def erase_event(store: Store, other: Store, id: str, seq: int) -> bool:
         if not holds(other, artifact.digest):
             store.drop(artifact.digest, before_ms=checks.now_ms() + 1)
     return True
-
-
-def _ignore_content(id: str, seq: int, digest: str) -> None:
-    """Does nothing: only an encrypted store has to learn where a content is."""
 
 
 def holds(store: Store, digest: str) -> bool:

@@ -196,11 +196,7 @@ class Connections:
             pause, again = min(2 * pause, PAUSE_S_MAX), True
 
     def _once(
-        self,
-        work: Callable[[Link], R],
-        again: bool,
-        way: Way,
-        nothing: Callable[[], R] | None,
+        self, work: Callable[[Link], R], again: bool, way: Way, nothing: Callable[[], R] | None
     ) -> R:
         if self._is_closed:
             raise checks.closed(self.address.url)

@@ -170,8 +170,7 @@ class PostgresStore:
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
         self._change_existing(
-            lambda link, place: families.rewrite(link, place, events, after, seen),
-            conversation,
+            lambda link, place: families.rewrite(link, place, events, after, seen), conversation
         )
         return ""
 

@@ -1,10 +1,10 @@
 """A span becomes its own most needed lines, verbatim, each group under the `#seq` of its message.
 
-The page keeps whole: the opening, pins, the latest request, and a short tail in whole units. The
-rest becomes a gist: one text per run of messages, without tool calls that could break or be
-imitated. Earlier gists stay byte for byte, so the prompt cache holds; when one more would make the
-page too full, all are folded again into one, from the log as far as that is cheap. The edit notes
-the use of its names, so a gist never needs more than the page. Neighbours: `layout` divides the
+The opening, pins, the latest request and a short tail of complete units stay verbatim. The rest
+becomes a gist: one text per run of messages, without tool calls that could break or be imitated.
+Earlier gists stay byte for byte, so the prompt cache stays valid; when one more would make the page
+too full, all are folded again into one, from the log as far as that is cheap. The edit records the
+use of its names, so a later gist needs nothing but the page. Neighbours: `layout` divides the
 page and reads it, `choice` chooses the lines, `draft` makes the text.
 """
 
@@ -19,14 +19,7 @@ from refold.core.model import Edit, Slot, Summarize
 from refold.core.plan import Ask
 from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
-from refold.ledger.ledger import (
-    facts_of,
-    files_in_work,
-    is_cut,
-    ledger_lines,
-    merged,
-    unmarked_lines,
-)
+from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged, unmarked_lines
 from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of
 from refold.strategies.fit import common_size, cuts_of, edits_of, pieces
 from refold.strategies.gist.choice import choose_lines
@@ -36,23 +29,23 @@ from refold.strategies.gist.passages import Reader, is_starved, per_char
 
 NEWEST = 0.6  # of the free room: the limit of the newest unit
 ALONE = 0.8  # the same if there is nothing else to fold
-# Of the room between the fixed part and the goal: guaranteed to a gist of everything, whatever the
-# tail.
+# Of the room between the fixed part and the goal: guaranteed to a gist of everything, regardless of
+# the tail.
 LEAST = 0.68
-# Of a span, apart from typed text, which stays: the limit of its segment.
+# Of a span, without its typed text, which stays: the limit of its segment.
 SHARE = 0.35
 # Of the spare room: the limit of one more segment, before all are folded again.
 OVER = 0.4
-# A gist of everything with less room than this part of its least is folded again as soon as
+# A gist of everything with less than this share of its guaranteed room is folded again as soon as
 # possible.
 STARVED = 0.5
 TYPED_SHARE = 0.6  # of the room, for typed text
 LEDGER_SHARE = 0.06  # of the room, and again of the part above `LEDGER_ROOM`
 LEDGER_ROOM = 8_000
 # The ledger's characters in a small room, and their largest share of it: a decision and a few files
-# have to fit there, too.
+# must fit even there.
 LEDGER_LEAST, LEDGER_MOST = 320, 0.12
-FLOOR = 0.0002  # the least worth per token of a line
+FLOOR = 0.0002  # the minimum worth per token of a line
 # The floor rises by this per share of the free room that a turn fills: lines that are folded again
 # soon cost more.
 HASTE = 7.0
@@ -65,7 +58,7 @@ def gist(brief: Brief) -> list[Edit | Ask]:
     layout = lay_out(brief)
     edits = _fold(brief, layout)
     if edits and layout.request_excess > 0:
-        # The latest request is cut as far as it leaves no room for anything else.
+        # The latest request is cut if it would leave no room for anything else.
         request = [slot for slot in brief.slots if slot.seq == brief.view.request]
         cuts = cuts_of(brief, pieces(brief, request), layout.request_excess, (CUT_TOKENS,))
         edits += edits_of(cuts)
@@ -97,7 +90,7 @@ def _fold(brief: Brief, layout: Layout) -> list[Edit | Ask]:
             material = _material(brief, layout, layout.raw, layout.gists)
             share -= tokens_of(material.kept) - tokens_of(layout.kept)
             return [*_summaries(brief, layout, material, share, starved=False)]
-    # One gist of everything; the newest unit gives way as well if it is too large.
+    # One gist of everything; the newest unit is cut as well if it is too large.
     least = int(LEAST * min(layout.free / 2, layout.goal - layout.fixed))
     starved = room < STARVED * least
     room = room if brief.is_asked else max(room, least)
@@ -126,8 +119,8 @@ def _clip_newest(
     brief: Brief, layout: Layout, edits: Iterable[Summarize], material: Material
 ) -> list[Edit]:
     """Cuts the newest unit to its share of the page: losing its middle is better than losing all
-    earlier messages. Its largest blocks come down to one size, so that a short result of a long
-    call stays whole: the agent has not read it yet, but knows what it called."""
+    earlier messages. Its largest blocks are cut to one size, so that a short result of a long call
+    stays complete: the agent knows the call, but has not read the result yet."""
     share = NEWEST if material.runs else ALONE
     page = layout.fixed + layout.tail_tokens + summary_tokens(brief, edits)
     over_share = tokens_of(layout.newest) - int(share * layout.free)
@@ -181,9 +174,9 @@ def _summaries(
         typed_share=TYPED_SHARE,
         told=unmarked_lines(ledger),
     )
-    if is_cut(ledger):  # room that the lines do not need is for requests, rules and changed files
-        spare_chars = int(left / rate) - chars_of(kept)
-        ledger = ledger_lines(listed, ledger_chars, in_work, spare_chars)
+    # Room that the lines do not need is for requests, rules and changed files.
+    spare_chars = int(left / rate) - chars_of(kept)
+    ledger = ledger_lines(listed, ledger_chars, in_work, spare_chars)
     draft = Draft(
         brief=brief,
         material=material,

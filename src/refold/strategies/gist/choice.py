@@ -76,7 +76,7 @@ def choose_lines(
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum
     worth per token, and `per_char` the number of tokens per character. Typed text gets its share
-    of the room before anything else; other lines are left out if they are `told` elsewhere. If
+    of the room before anything else; other lines are left out if the page has them (`told`). If
     typed text has a share, the remaining room goes to the rest of it, then to the answers."""
     choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_typed(room * typed_share)
@@ -85,7 +85,7 @@ def choose_lines(
     if typed_share:
         left -= choice.keep_typed(left)
         choice.keep_answers(left)
-    return {choice.text.place(at): pieces for at, pieces in choice.kept.items()}
+    return {choice.text.location(at): pieces for at, pieces in choice.kept.items()}
 
 
 class Choice:

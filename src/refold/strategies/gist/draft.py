@@ -3,7 +3,7 @@
 There is one summary per run of messages; the largest has the ledger and the prose. Prices are
 estimates, so the least needed lines are dropped if the texts come out too large. A line costs as
 much as six names; in a tight fold most needed names would be on no line, so part of the room is for
-a list of bare names, which tells the agent what to look for. Neighbours: `choice` chooses the
+a list of bare names, which the agent can search for. Neighbours: `choice` chooses the
 lines, `names` has the need of names, `gist` asks for the summaries.
 """
 
@@ -29,12 +29,12 @@ TRIES = 4
 FILES_NAMED = 5
 REQUEST_CHARS = 100
 SOURCE_CHARS = 40
-# The share of the text below which names are listed; the list's share of the room grows with the
-# distance to it, up to a limit.
+# Below this share of the text, names are listed; the list's share of the room grows with the
+# distance from it, up to a limit.
 TIGHT = 0.06
 SHARE, SHARE_MOST = 0.6, 0.3
 MARK = "Also named: "
-_PLACE = re.compile(r"\.\w+[-:]\d+$")  # `a.py-12`, as searches write it
+_LOCATION = re.compile(r"\.\w+[-:]\d+$")  # `a.py-12`, as in search output
 _SIDES = ("a/", "b/")  # of a diff
 
 
@@ -154,11 +154,11 @@ def _chars(pieces: Pieces) -> int:
 
 
 def without_last(kept: Kept, chars: float) -> Kept:
-    """The choice without its last lines, which are the least needed, by at least this many
-    characters. Of a long line only the end goes."""
+    """The choice, shortened by at least this many characters: the last lines, which are the least
+    needed, are dropped. A long line only loses its end."""
     left = dict(kept)
     while left and chars > 0:
-        place, pieces = left.popitem()
+        line, pieces = left.popitem()
         size = _chars(pieces)
         room = int(size - chars)
         if size - chars >= PIECE_CHARS:
@@ -168,7 +168,7 @@ def without_last(kept: Kept, chars: float) -> Kept:
                 if end > start:
                     shorter.append((start, end))
                 room -= end - start
-            left[place] = shorter
+            left[line] = shorter
         chars -= size + 1
     return left
 
@@ -202,7 +202,7 @@ def further_names(needs: Needs, page: str, chars: int) -> list[str]:
     left = chars - len(MARK)
     chosen: dict[str, None] = {}
     for name in sorted(odds, key=odds.__getitem__, reverse=True):
-        if name in page or not _is_worth_a_place(name, needs.rows):
+        if name in page or not _is_worth_listing(name, needs.rows):
             continue
         if any(name in longer for longer in chosen):
             continue
@@ -221,20 +221,20 @@ def _price(name: str) -> int:
     return len(name) + (3 if "/" in name else 2)
 
 
-def _is_worth_a_place(name: str, rows: dict[str, Row]) -> bool:
-    """Whether a name was used again: a single output may have thousands. The number of a line and
-    the side of a diff do not count as names."""
+def _is_worth_listing(name: str, rows: dict[str, Row]) -> bool:
+    """Whether a name was used again: a single output may have thousands. Line numbers and the sides
+    of a diff do not count as names."""
     row = rows[name]
     is_used = bool(row.own or row.user)
     if name.isdigit() or row.held == 1:
         return is_used
-    return not _PLACE.search(name) and not (name.startswith(_SIDES) and name[2:] in rows)
+    return not _LOCATION.search(name) and not (name.startswith(_SIDES) and name[2:] in rows)
 
 
 def without_secrets(
     names: Sequence[str], passages: Iterable[Passage], redact: Callable[[str], str]
 ) -> list[str]:
-    """The names without secrets, which only show as such on a whole line."""
+    """The names without secrets, which can be recognized only on a complete line."""
     wanted = set(names)
     secret: set[str] = set()
     for passage in passages:

@@ -1,9 +1,9 @@
-"""The layout of a page for folding: the slots that stay whole, the existing gists, the slots to
+"""The layout of a page for folding: the slots that stay verbatim, the existing gists, the slots to
 fold, and the room for them.
 
-The opening stays whole unless it is half of the window, and so do pins, the latest request, and a
-short tail in whole units. `Material` has the messages to fold as passages, with the use of the
-names in them, counted over the whole page in order, and the names that the rest of the page shows.
+The opening stays verbatim unless it fills half of the window, and so do pins, the latest request,
+and a short tail of complete units. `Material` has the messages to fold as passages, with the use of
+their names, counted over the whole page in order, and the names on the rest of the page.
 `excerpts` shortens a result too large for the page to its beginning, its end, and the lines with
 the most needed names. Neighbours: `passages` reads messages, `names` counts, `gist` folds.
 """
@@ -18,6 +18,7 @@ from msgspec import Struct
 from refold.core.laws import is_request, units
 from refold.core.model import Replace, Slot, Span, Text, ToolResult, View
 from refold.core.shortened import text_of
+from refold.ledger.sentences import own_text
 from refold.strategies.brief import (
     Brief,
     protected,
@@ -28,24 +29,15 @@ from refold.strategies.brief import (
 )
 from refold.strategies.gist.choice import Kept, by_message, choose_lines
 from refold.strategies.gist.names import Needs, names_of
-from refold.strategies.gist.passages import (
-    Passage,
-    Reader,
-    Shown,
-    chars_of,
-    is_gist,
-    is_typed,
-    names_on,
-    passage,
-)
+from refold.strategies.gist.passages import Passage, Reader, Shown, chars_of, is_gist, passage
 from refold.strategies.keep import line_ranges
 
-TASK = 0.5  # of the window: the most that a first request may fill and still stay whole
+TASK = 0.5  # of the window: a larger first request does not stay verbatim
 TAIL = 0.05  # of the free room: the raw tail, in whole units
-# Of the room: the limit of the `keep_recent` messages, without typed text, which would stay anyway,
-# and with it.
+# Of the room: the limit of the `keep_recent` messages, without and with their typed text, which
+# would stay anyway.
 RECENT, RECENT_MOST = 0.3, 0.44
-MEANT = 0.02  # of the free room: a target lower than usual by this was asked for
+DELIBERATE = 0.02  # of the free room: a target this far below the usual one is deliberate
 HEAD_SHARE, TAIL_SHARE, MIDDLE_SHARE = 0.35, 0.2, 0.75  # of an excerpt
 LINES_MIN = 8
 LINE_CHARS_MAX = 400
@@ -111,8 +103,9 @@ def _tail_start(brief: Brief, free: int, room: int) -> int:
     start = tail_start(view, keep_messages=len(view.slots), keep_tokens=tokens)
     for unit in reversed(units(view.slots)):
         tail = view.slots[unit.start :]
-        work = [slot for slot in tail if not is_typed(slot)]
-        is_large = tokens_of(work) > RECENT * room or tokens_of(tail) > RECENT_MOST * room
+        typed = [slot for slot in tail if is_request(slot) and own_text(slot.message).strip()]
+        tokens = tokens_of(tail)
+        is_large = tokens - tokens_of(typed) > RECENT * room or tokens > RECENT_MOST * room
         if is_large or len(tail) > brief.config.keep_recent:
             break
         start = min(start, unit.start)
@@ -141,13 +134,13 @@ def _spare_and_goal(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
     untouched = untouched_tokens(brief.view)
     untouched -= request_excess(brief.view, untouched, full)
     spare = (full - brief.target) / max(1, full - untouched)
-    if brief.is_asked or spare > 1 - brief.budget.target_ratio + MEANT:
+    if brief.is_asked or spare > 1 - brief.budget.target_ratio + DELIBERATE:
         return spare, brief.target
     return spare, full - int(spare * free)
 
 
 def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:
-    """The slots in runs, split where another slot lies between two of them."""
+    """The slots in runs, split wherever another slot lies between two of them."""
     stops = sorted(slot.seq for slot in between)
     split: list[list[Slot]] = []
     at = 0
@@ -162,7 +155,7 @@ def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:
 
 
 class Material:
-    """The messages to fold, in runs. `kept` are the messages that stay whole, `frozen` the gists
+    """The messages to fold, in runs. `kept` are the messages that stay verbatim, `frozen` the gists
     that stay as they are."""
 
     def __init__(
@@ -191,10 +184,15 @@ class Material:
 
     def needs_noted(self, kept: Kept) -> Needs:
         """The use of the names on the kept lines, noted for later gists."""
-        return self.needs_of(names_on(self.passages, by_message(kept)))
+        lines = by_message(kept)
+        names = set[str]()
+        for one in self.passages:
+            for at in lines.get(one.seq, ()):
+                names.update(one.names[at])
+        return self.needs_of(names)
 
     def needs_of(self, names: Set[str]) -> Needs:
-        """The use of these names, apart from messages that stay whole."""
+        """The use of these names, without messages that stay verbatim."""
         return _needs([*self.frozen, *self.slots], self.read, names)
 
     @property
@@ -217,7 +215,7 @@ def _needs(
         for one in passages:
             needs.observe(one.role, one.names)
         if noted:
-            # The notes of a gist win wherever it had seen more than the page shows now.
+            # A gist's notes take precedence for names that are rarer on the page now.
             needs.recall(noted.now, noted.names)
     return needs
 

@@ -24,8 +24,8 @@ TOKENS_REMEMBERED = 20_000
 
 PATH, FILE, NUMBER, ID, SNAKE, CAMEL = range(6)
 
-# The ASCII letters and digits are also in \w, but a set that names them is matched by one look into
-# a table.
+# ASCII letters and digits are also in \w, but a set that lists them is matched by a single table
+# lookup.
 _TOKEN = re.compile(r"[A-Za-z0-9_./#\w-]{4,}")
 _EXTENSIONS = frozenset(
     ["py", "js", "ts", "tsx", "jsx", "go", "rs", "c", "h", "cpp", "java", "rb", "md", "txt", "json",
@@ -48,10 +48,10 @@ def names_of(line: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found)) if len(found) > 1 else found
 
 
-@lru_cache(maxsize=TOKENS_REMEMBERED)  # the same tokens come again and again
+@lru_cache(maxsize=TOKENS_REMEMBERED)  # most tokens occur many times
 def _names_in(token: str) -> tuple[str, ...]:
-    """The distinct names in one token: a path whole, else its parts between dots and dashes that
-    are names, a file with its extension."""
+    """The distinct names in one token: the whole token if it is a path, else the names between dots
+    and dashes; a file name includes its extension."""
     # Most tokens are plain words, and recognized at once.
     if token.isalpha() and (token.islower() or token.istitle()):
         return ()
@@ -170,7 +170,7 @@ class Needs:
         return {name: list(astuple(self.rows[name])) for name in known}
 
     def odds(self, names: Iterable[str]) -> dict[str, float]:
-        """The probability of each name to be needed again soon."""
+        """The probability that each name is needed again soon."""
         base = BASE + NOW * log(self.now + 1)
         starts = [base + kind for kind in KINDS]
         return {name: self._odds(name, starts) for name in names}

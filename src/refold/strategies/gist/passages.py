@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -35,7 +35,7 @@ PIECE_CHARS = 160
 LINE_CHARS_READ = 32_000  # the longest result that stays on the page
 BARE = 0.1  # coverage by a line with fewer than three words besides the name
 GAP_CHARS = 3
-WIDEN_CHARS = 12  # the most that a piece grows to end at a whole word
+WIDEN_CHARS = 12  # maximum growth of a piece to end at a word boundary
 TEXTS_REMEMBERED = 20_000
 READ_TOKENS_MAX = 150_000
 READ_WINDOWS_MAX = 2
@@ -71,20 +71,11 @@ def passage(seq: int, role: Role, text: str) -> Passage:
     return Passage(seq, role, lines, names)
 
 
-def names_on(passages: Iterable[Passage], lines: Mapping[int, Iterable[int]]) -> set[str]:
-    """The names on some lines, given by the seq of their message and their numbers."""
-    names = set[str]()
-    for passage in passages:
-        for at in lines.get(passage.seq, ()):
-            names.update(passage.names[at])
-    return names
-
-
 # --- coverage of names ---
 
 
 def tells(text: str, words: int, name: str) -> bool:
-    """Whether a text has at least three words besides the name; `words` is their number in all."""
+    """Whether a text has at least three words besides the name; `words` is its word count."""
     own = words_in(name)
     if words - own < 3:
         return False
@@ -122,7 +113,7 @@ class Shown(Struct):
                 well.update([name for name in names if tells(line, words, name)])
 
     def told(self) -> dict[str, float]:
-        """The coverage of each name."""
+        """The coverage of each name, from 0 to 1."""
         return dict.fromkeys(self.names, BARE) | dict.fromkeys(self.well, 1.0)
 
 
@@ -180,12 +171,8 @@ def is_gist(slot: Slot) -> bool:
 
 def is_starved(slot: Slot) -> bool:
     """Whether a gist had too little room, and should be folded again as soon as possible."""
-    return slot.summary is not None and slot.summary.gist is not None and slot.summary.gist.starved
-
-
-def is_typed(slot: Slot) -> bool:
-    """Whether a slot has words that a person typed."""
-    return is_request(slot) and bool(own_text(slot.message).strip())
+    gist = slot.summary.gist if slot.summary else None
+    return gist is not None and gist.starved
 
 
 class Reader:
@@ -291,8 +278,8 @@ def chars_of(passages: Iterable[Passage]) -> int:
 
 
 def quoted_passages(slot: Slot, before: int = sys.maxsize) -> list[Passage]:
-    """The quotes of a gist from messages before a seq. The lines kept of a user's message were
-    typed, for the most part."""
+    """The quotes of a gist from messages before a seq. Nearly all kept lines of a user's message
+    were typed."""
     passages: list[Passage] = []
     for quote in slot.summary.quotes if slot.summary else ():
         if quote.seq < before:
@@ -317,7 +304,7 @@ def flat(message: Message) -> str:
 
 def argument_lines(call: ToolCall) -> str:
     """A line per argument, or the text itself if it is not an object. A list of to-dos is given
-    without states: the ledger has the newest, and an old one would reopen what is done."""
+    without states: the ledger has the newest, and an old state would reopen a finished item."""
     values = _arguments(call)
     if not isinstance(values, dict):
         return str(call.arguments)
@@ -383,7 +370,7 @@ class NumberedLines:
             lines.append(at + 1)
         return lines
 
-    def place(self, at: int) -> tuple[int, int]:
+    def location(self, at: int) -> tuple[int, int]:
         """The seq of a line's message, and the number of the line in it."""
         home = self.home[at]
         return self.span[home].seq, at - self.first[home]

@@ -1,6 +1,7 @@
 """The Messages API: blocks by their index, and an end with a reason and a usage.
 
-Blocks of all rounds get running indexes; the first round begins the message, the last one ends it.
+Blocks of all rounds get consecutive indexes; the first round begins the message, the last one ends
+it.
 Neighbour: `events.Shape` is the interface.
 """
 
@@ -12,13 +13,13 @@ from refold.artifacts.intake import is_own
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import (
-    Inside,
     Response,
+    SeenStream,
     ServerEvent,
+    Shape,
     encoded,
     own_event,
     summed,
-    whole_in_one,
 )
 
 CALLS, ENDS = "tool_use", "end_turn"
@@ -28,25 +29,28 @@ def _is_our_call(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") == CALLS and is_own(str(block["name"]))
 
 
-class AnthropicStream:
+class AnthropicStream(SeenStream):
     """One message from several rounds."""
 
+    error_name = b"event: error\n"
+
     def __init__(self) -> None:
-        self._places: dict[object, int | None] = {}  # of this round's blocks; None for ours
+        super().__init__()
+        self._places: dict[object, int | None] = {}  # indexes of this round's blocks; None for ours
         self._blocks = 0  # sent to the client
-        self._rounds = 0
-        self._held: list[ServerEvent] = []
 
     def begin(self) -> None:
         self._rounds += 1
         self._places, self._held = {}, []
 
     def take(self, event: ServerEvent) -> bytes:
-        match event.said.get("type"):
+        match event.fields.get("type"):
             case "message_start":
                 return event.raw if self._rounds == 1 else b""
             case "content_block_start":
-                self._place(event)
+                is_ours = _is_our_call(event.fields.get("content_block"))
+                self._places[event.fields.get("index")] = None if is_ours else self._blocks
+                self._blocks += not is_ours
                 return self._placed(event)
             case "content_block_delta" | "content_block_stop":
                 return self._placed(event)
@@ -56,36 +60,25 @@ class AnthropicStream:
             case _:
                 return event.raw
 
-    def _place(self, event: ServerEvent) -> None:
-        is_ours = _is_our_call(event.said.get("content_block"))
-        self._places[event.said.get("index")] = None if is_ours else self._blocks
-        self._blocks += not is_ours
-
     def _placed(self, event: ServerEvent) -> bytes:
         """The event with the client's index of its block."""
-        index = event.said.get("index")
+        index = event.fields.get("index")
         place = self._places.get(index)
         if place is None:
             return b""
-        return event.raw if place == index else encoded({**event.said, "index": place}, named=True)
-
-    def end(self, response: Response | None) -> bytes:
-        if response is None:
-            return b"".join(event.raw for event in self._held)
-        return b"".join(self._ended(event, response) for event in self._held)
+        return (
+            event.raw if place == index else encoded({**event.fields, "index": place}, named=True)
+        )
 
     def _ended(self, event: ServerEvent, response: Response) -> bytes:
-        if event.said["type"] != "message_delta":
+        if event.fields["type"] != "message_delta":
             return event.raw
-        delta = {**event.said["delta"], "stop_reason": response["stop_reason"]}
-        said = {**event.said, "delta": delta, "usage": response["usage"]}
-        return encoded(said, named=True)
-
-    def failed(self, error: bytes) -> bytes:
-        return b"event: error\ndata: " + b" ".join(error.split()) + b"\n\n"
+        delta = {**event.fields["delta"], "stop_reason": response["stop_reason"]}
+        fields = {**event.fields, "delta": delta, "usage": response["usage"]}
+        return encoded(fields, named=True)
 
 
-class AnthropicShape:
+class AnthropicShape(Shape):
     """The Messages API."""
 
     def stream(self) -> AnthropicStream:
@@ -132,6 +125,3 @@ class AnthropicShape:
             {"type": "message_stop"},
         ]
         return response, [own_event(one, named=True) for one in events]
-
-    def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
-        return whole_in_one(said, self.messages(seen))

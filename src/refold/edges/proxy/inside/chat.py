@@ -1,8 +1,8 @@
 """Chat Completions: one message whose text and calls come in deltas.
 
-Texts of several rounds become one text, a paragraph each; calls are renumbered without ours, and
-chunks of later rounds have the id of the first. The end is the chunk with the finish reason, the
-one with the usage, and the end mark. Neighbour: `events.Shape` is the interface.
+The texts of several rounds are joined as paragraphs; calls are renumbered without ours, and chunks
+of later rounds have the id of the first. The end is the chunk with the finish reason, the one with
+the usage, and the end mark. Neighbour: `events.Shape` is the interface.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import (
     DONE,
-    Inside,
     Response,
+    SeenStream,
     ServerEvent,
+    Shape,
     encoded,
     own_event,
     summed,
-    whole_in_one,
 )
 
 CALLS, ENDS = "tool_calls", "stop"
@@ -30,12 +30,8 @@ _OF_THE_FIRST = ("id", "created", "model", "system_fingerprint")
 _KEPT = ("role", "content", "tool_calls", "reasoning_content")
 
 
-def _name_in(call: Any) -> str:
-    return str((call.get("function") or {}).get("name") or "")
-
-
 def _is_our_call(call: Any) -> bool:
-    return is_own(_name_in(call))
+    return is_own(str((call.get("function") or {}).get("name") or ""))
 
 
 def _between(before: str) -> str:
@@ -43,35 +39,35 @@ def _between(before: str) -> str:
     return "\n\n" if before and not before.endswith("\n") else ""
 
 
-class ChatStream:
+class ChatStream(SeenStream):
     """One message from several rounds."""
 
     def __init__(self) -> None:
-        self._places: dict[object, int | None] = {}  # of this round's calls; None for ours
-        self._rounds = self._calls = 0
+        super().__init__()
+        self._places: dict[object, int | None] = {}  # indexes of this round's calls; None for ours
+        self._calls = 0  # sent to the client
         self._first: dict[str, Any] = {}
         self._last_text = ""  # sent to the client
         self._has_spoken = False  # in this round
-        self._held: list[ServerEvent] = []
         self._unsaid: Wire = {}  # the delta in the last chunk of this round
         self._before = b""
 
     def begin(self) -> None:
         self._rounds += 1
         if self._unsaid:
-            [event] = (one for one in self._held if one.said.get("choices"))
-            self._before += self._encoded(event.said, event.said["choices"][0], self._unsaid)
+            [event] = (one for one in self._held if one.fields.get("choices"))
+            self._before += self._encoded(event.fields, event.fields["choices"][0], self._unsaid)
         self._places, self._held, self._has_spoken, self._unsaid = {}, [], False, {}
 
     def take(self, event: ServerEvent) -> bytes:
-        said = event.said
-        choices = said.get("choices")
-        if event.is_done or (choices == [] and said.get("usage")):
+        fields = event.fields
+        choices = fields.get("choices")
+        if event.is_done or (choices == [] and fields.get("usage")):
             self._held.append(event)
             return b""
         if not choices or not isinstance(choices[0], dict):
             return event.raw
-        self._first = self._first or {key: said[key] for key in _OF_THE_FIRST if key in said}
+        self._first = self._first or {key: fields[key] for key in _OF_THE_FIRST if key in fields}
         choice = choices[0]
         delta = self._seen(choice.get("delta") or {})
         if choice.get("finish_reason") is not None:
@@ -80,21 +76,18 @@ class ChatStream:
             return b""
         if self._rounds == 1 and delta == choice.get("delta"):
             return event.raw
-        return self._late() + (self._encoded(event.said, choice, delta) if delta else b"")
+        return self._late() + (self._encoded(event.fields, choice, delta) if delta else b"")
 
     def _late(self) -> bytes:
         """The content in the last chunk of the round before, as some servers send it."""
         late, self._before = self._before, b""
         return late
 
-    def _encoded(self, said: Wire, choice: Any, delta: Wire) -> bytes:
+    def _encoded(self, fields: Wire, choice: Any, delta: Wire) -> bytes:
+        """A chunk of the joined message."""
+        rest = {key: value for key, value in fields.items() if key != "usage"}
         made = {**choice, "delta": delta, "finish_reason": None}
-        return encoded(self._chunk(said, made), named=False)
-
-    def _chunk(self, said: Wire, choice: Wire) -> Wire:
-        """A chunk of the one message."""
-        rest = {key: value for key, value in said.items() if key != "usage"}
-        return {**rest, **self._first, "choices": [choice]}
+        return encoded({**rest, **self._first, "choices": [made]}, named=False)
 
     def _seen(self, delta: Wire) -> Wire:
         """A delta without our calls, and without a second beginning."""
@@ -127,28 +120,20 @@ class ChatStream:
         self._has_spoken, self._last_text = True, text
         return gap + text
 
-    def end(self, response: Response | None) -> bytes:
-        if response is None:
-            return b"".join(event.raw for event in self._held)
-        return b"".join(self._ended(event, response) for event in self._held)
-
     def _ended(self, event: ServerEvent, response: Response) -> bytes:
         if event.is_done:
             return event.raw
-        said = {**event.said, **self._first}
-        if said.get("usage"):
-            said["usage"] = response["usage"]
-        if said["choices"]:
+        fields = {**event.fields, **self._first}
+        if fields.get("usage"):
+            fields["usage"] = response["usage"]
+        if fields["choices"]:
             reason = response["choices"][0]["finish_reason"]
-            delta = self._unsaid
-            said["choices"] = [{**said["choices"][0], "delta": delta, "finish_reason": reason}]
-        return self._late() + encoded(said, named=False)
-
-    def failed(self, error: bytes) -> bytes:
-        return b"data: " + b" ".join(error.split()) + b"\n\n"
+            last = {"delta": self._unsaid, "finish_reason": reason}
+            fields["choices"] = [{**fields["choices"][0], **last}]
+        return self._late() + encoded(fields, named=False)
 
 
-class ChatShape:
+class ChatShape(Shape):
     """Chat Completions."""
 
     def stream(self) -> ChatStream:
@@ -198,17 +183,14 @@ class ChatShape:
         events.append(ServerEvent(b"data: " + DONE + b"\n\n", is_done=True))
         return {**last, "choices": [choice], "usage": None}, events
 
-    def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
-        return whole_in_one(said, self.messages(seen))
-
 
 def _joined_messages(messages: Sequence[Wire]) -> Wire:
     """Messages as one: their texts, their reasoning, and their calls without ours."""
     text = thought = ""
     calls: list[Wire] = []
     for message in messages:
-        said = message.get("content") or ""
-        text += _between(text) + said if said else ""
+        fields = message.get("content") or ""
+        text += _between(text) + fields if fields else ""
         thought += message.get("reasoning_content") or ""
         calls += _without_ours(message.get("tool_calls") or ())
     joined = {**messages[-1], "content": text if text or not calls else None}

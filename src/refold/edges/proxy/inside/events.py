@@ -1,19 +1,20 @@
 """Server-sent events as bytes and values, and the interface of a dialect that makes one answer from
 several rounds.
 
-Unchanged events are passed on as the bytes they came in. A shape joins the answers of one dialect,
-whole and as a stream, without our calls. Everything in a stream is passed on at once, except our
-calls and the end: only then is it known whether another round follows. An answer without our calls
-is passed on as the bytes that came. Neighbours: `anthropic`, `chat`, `gemini` and `responses` are
+Unchanged events are passed on byte for byte. A shape joins the answers of one dialect, whole and as
+a stream, without our calls. Everything in a stream is passed on at once, except our calls and the
+end, which decides whether another round follows. An answer without our calls is passed on byte for
+byte. Neighbours: `anthropic`, `chat`, `gemini` and `responses` are
 shapes, `rounds` uses them.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -28,10 +29,10 @@ DONE = b"[DONE]"
 
 
 class ServerEvent(Struct, frozen=True):
-    """One event. `said` is empty for a comment or an end mark."""
+    """One event. `fields` is empty for comments and end marks."""
 
     raw: bytes
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     is_done: bool = False
 
 
@@ -67,22 +68,22 @@ def _event(raw: bytes) -> ServerEvent:
     if data.strip() == DONE:
         return ServerEvent(raw, is_done=True)
     try:
-        said = msgspec.json.decode(data) if data else {}
+        fields = msgspec.json.decode(data) if data else {}
     except msgspec.DecodeError:
-        said = {}
-    return ServerEvent(raw, said if isinstance(said, dict) else {})
+        fields = {}
+    return ServerEvent(raw, fields if isinstance(fields, dict) else {})
 
 
-def own_event(said: dict[str, Any], *, named: bool) -> ServerEvent:
+def own_event(fields: dict[str, Any], *, named: bool) -> ServerEvent:
     """An event made here, as if it had come."""
-    return ServerEvent(encoded(said, named=named), said)
+    return ServerEvent(encoded(fields, named=named), fields)
 
 
-def encoded(said: dict[str, Any], *, named: bool) -> bytes:
+def encoded(fields: dict[str, Any], *, named: bool) -> bytes:
     """The bytes of an event made here, with its name on a line of its own if the provider sends
     one."""
-    name = f"event: {said['type']}\n".encode() if named else b""
-    return name + b"data: " + msgspec.json.encode(said) + b"\n\n"
+    name = f"event: {fields['type']}\n".encode() if named else b""
+    return name + b"data: " + msgspec.json.encode(fields) + b"\n\n"
 
 
 Response = dict[str, Any]
@@ -96,58 +97,73 @@ class Inside(Struct, frozen=True):
     inner: dict[int, list[Wire]]
 
 
-class SeenStream(Protocol):
-    """One stream from several rounds."""
+class SeenStream(ABC):
+    """One stream from several rounds. `_held` has the events that may be its end."""
 
+    error_name = b""  # the line with the name of an error event, if the provider sends names
+
+    def __init__(self) -> None:
+        self._rounds = 0
+        self._held: list[ServerEvent] = []
+
+    @abstractmethod
     def begin(self) -> None:
         """Begins another round."""
-        ...
 
+    @abstractmethod
     def take(self, event: ServerEvent) -> bytes:
         """The events to pass on for an event; none for our calls and a possible end."""
-        ...
 
     def end(self, response: Response | None) -> bytes:
-        """The end of the one answer; None if the client saw everything."""
-        ...
+        """The end of the joined answer; None if the client saw everything."""
+        if response is None:
+            return b"".join(event.raw for event in self._held)
+        return b"".join(self._ended(event, response) for event in self._held)
+
+    @abstractmethod
+    def _ended(self, event: ServerEvent, response: Response) -> bytes:
+        """A held event, at the end of the joined answer."""
 
     def failed(self, error: bytes) -> bytes:
         """An error of the provider in the middle of the stream."""
-        ...
+        return self.error_name + b"data: " + b" ".join(error.split()) + b"\n\n"
 
 
-class Shape(Protocol):
+class Shape(ABC):
     """The joining of answers in one dialect."""
 
+    @abstractmethod
     def stream(self) -> SeenStream: ...
 
+    @abstractmethod
     def has_ended_well(self, response: Response) -> bool:
         """Whether the model ended the answer itself, so that its calls are complete."""
-        ...
 
+    @abstractmethod
     def one(self, responses: Sequence[Response]) -> Response:
         """The answers of all rounds as one, without our calls."""
-        ...
 
+    @abstractmethod
     def messages(self, response: Response) -> list[Wire]:
         """The messages of an answer in the next request; without our calls if they are cut off."""
-        ...
 
+    @abstractmethod
     def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
         """The messages with the results of calls."""
-        ...
 
+    @abstractmethod
     def words(self, last: Response, text: str) -> tuple[Response, list[ServerEvent]]:
         """An answer with this text after the last one, whole and as a stream."""
-        ...
 
-    def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
-        """All rounds, with the results in between, for the client's messages."""
-        ...
+    def inside(self, rounds: Sequence[Sequence[Wire]], response: Response) -> Inside:
+        """All rounds, with the results in between, for the client's messages. In most dialects an
+        answer is one message, and all rounds take its place."""
+        messages, seen = [wire for part in rounds for wire in part], self.messages(response)
+        return Inside(seen, {0: messages} if seen and messages != seen else {})
 
 
 def summed(usages: Sequence[Any]) -> Any:
-    """Counts added up by name; for other values, the last one."""
+    """The sum of each count by name; for other values, the last one."""
     total: dict[str, Any] = {}
     for usage in usages:
         for name, value in usage.items() if isinstance(usage, dict) else ():
@@ -162,10 +178,3 @@ def _added(before: Any, value: Any) -> Any:
         return before
     is_count = isinstance(value, int | float) and not isinstance(value, bool)
     return before + value if is_count and isinstance(before, int | float) else value
-
-
-def whole_in_one(said: Sequence[Sequence[Wire]], seen: Sequence[Wire]) -> Inside:
-    """The exchange in dialects with one message per answer: all rounds in its place."""
-    messages = [one for part in said for one in part]
-    is_more = messages != list(seen)
-    return Inside(list(seen), {0: messages} if is_more and seen else {})

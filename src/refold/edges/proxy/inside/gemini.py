@@ -17,13 +17,13 @@ from refold.dialects.gemini.render import is_made
 from refold.dialects.streams import joined_parts
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import (
-    Inside,
     Response,
+    SeenStream,
     ServerEvent,
+    Shape,
     encoded,
     own_event,
     summed,
-    whole_in_one,
 )
 
 ENDS = "STOP"
@@ -35,8 +35,8 @@ def _is_our_call(part: Any) -> bool:
     return isinstance(call, dict) and is_own(str(call.get("name")))
 
 
-def _candidate_in(said: Wire) -> Wire | None:
-    candidates = said.get("candidates")
+def _candidate_in(fields: Wire) -> Wire | None:
+    candidates = fields.get("candidates")
     first = candidates[0] if isinstance(candidates, list) and candidates else None
     return first if isinstance(first, dict) else None
 
@@ -77,14 +77,13 @@ class _Paragraphs:
         return {**part, "text": gap + text} if gap else part
 
 
-class GeminiStream:
+class GeminiStream(SeenStream):
     """One content from several rounds."""
 
     def __init__(self) -> None:
-        self._rounds = 0
+        super().__init__()
         self._paragraphs = _Paragraphs()
         self._first: dict[str, Any] = {}
-        self._held: list[ServerEvent] = []  # the end of this round
         self._before = b""
 
     def begin(self) -> None:
@@ -94,9 +93,9 @@ class GeminiStream:
         self._paragraphs.begin()
 
     def take(self, event: ServerEvent) -> bytes:
-        candidate = _candidate_in(event.said)
-        if _ID in event.said and not self._first:
-            self._first = {_ID: event.said[_ID]}
+        candidate = _candidate_in(event.fields)
+        if _ID in event.fields and not self._first:
+            self._first = {_ID: event.fields[_ID]}
         if self._held or (candidate is not None and candidate.get("finishReason") is not None):
             self._held.append(event)
             return b""
@@ -114,34 +113,29 @@ class GeminiStream:
 
     def _seen(self, event: ServerEvent) -> bytes:
         """A chunk without our calls and without an end; empty if nothing else is in it."""
-        candidate = _candidate_in(event.said) or {}
+        candidate = _candidate_in(event.fields) or {}
         parts = self._paragraphs.seen(_parts_of(candidate))
         if not parts:
             return b""
         going_on = {key: value for key, value in candidate.items() if key != "finishReason"}
         made = {"candidates": [_with_parts(going_on, parts)]}
-        return encoded({**event.said, **self._first, **made}, named=False)
+        return encoded({**event.fields, **self._first, **made}, named=False)
 
     def end(self, response: Response | None) -> bytes:
-        if response is None:
-            return b"".join(event.raw for event in self._held)
-        return self._late() + b"".join(self._ended(event, response) for event in self._held)
+        return super().end(response) if response is None else self._late() + super().end(response)
 
     def _ended(self, event: ServerEvent, response: Response) -> bytes:
-        said = {**event.said, **self._first}
-        candidate = _candidate_in(said)
+        fields = {**event.fields, **self._first}
+        candidate = _candidate_in(fields)
         if candidate is not None:
             parts = self._paragraphs.seen(_parts_of(candidate))
-            said["candidates"] = [_with_parts(candidate, parts)]
-        if "usageMetadata" in said and "usageMetadata" in response:
-            said["usageMetadata"] = response["usageMetadata"]
-        return encoded(said, named=False)
-
-    def failed(self, error: bytes) -> bytes:
-        return b"data: " + b" ".join(error.split()) + b"\n\n"
+            fields["candidates"] = [_with_parts(candidate, parts)]
+        if "usageMetadata" in fields and "usageMetadata" in response:
+            fields["usageMetadata"] = response["usageMetadata"]
+        return encoded(fields, named=False)
 
 
-class GeminiShape:
+class GeminiShape(Shape):
     """generateContent."""
 
     def stream(self) -> GeminiStream:
@@ -173,12 +167,9 @@ class GeminiShape:
         return [{"role": "user", "parts": parts}]
 
     def words(self, last: Response, text: str) -> tuple[Response, list[ServerEvent]]:
-        said = {**last, "candidates": [_with_parts(last["candidates"][0], [{"text": text}])]}
-        whole = {key: value for key, value in said.items() if key != "usageMetadata"}
-        return whole, [own_event(said, named=False)]
-
-    def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
-        return whole_in_one(said, self.messages(seen))
+        fields = {**last, "candidates": [_with_parts(last["candidates"][0], [{"text": text}])]}
+        whole = {key: value for key, value in fields.items() if key != "usageMetadata"}
+        return whole, [own_event(fields, named=False)]
 
 
 def _result(call: ToolCall, text: str) -> Wire:

@@ -1,7 +1,7 @@
 """The Responses API: items by position, events by number, and an end that repeats everything.
 
-An answer is several items of the client's list. Items that the client does not see come before the
-next one that it does, or after the last. Neighbour: `events.Shape` is the interface.
+An answer is several items of the client's list. Items hidden from the client come before the next
+visible one, or after the last. Neighbour: `events.Shape` is the interface.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import (
     Inside,
     Response,
+    SeenStream,
     ServerEvent,
+    Shape,
     encoded,
     own_event,
     summed,
@@ -30,59 +32,53 @@ def _is_our_call(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == CALL and is_own(str(item.get("name")))
 
 
-class ResponsesStream:
+class ResponsesStream(SeenStream):
     """One response from several rounds."""
 
+    error_name = b"event: error\n"
+
     def __init__(self) -> None:
-        self._places: dict[object, int | None] = {}  # of this round's items; None for ours
-        self._rounds = self._items = self._events = 0
+        super().__init__()
+        self._places: dict[object, int | None] = {}  # indexes of this round's items; None for ours
+        self._items = self._events = 0  # sent to the client
         self._id = ""
-        self._held: list[ServerEvent] = []
 
     def begin(self) -> None:
         self._rounds += 1
         self._places, self._held = {}, []
 
     def take(self, event: ServerEvent) -> bytes:
-        said = event.said
-        kind = said.get("type")
+        fields = event.fields
+        kind = fields.get("type")
         if kind in _ENDS:
             self._held.append(event)
             return b""
         if kind in _BEGINS:
-            self._id = self._id or str((said.get("response") or {}).get("id", ""))
+            self._id = self._id or str((fields.get("response") or {}).get("id", ""))
             return self._numbered(event, {}) if self._rounds == 1 else b""
-        if "output_index" not in said:
-            return self._numbered(event, {}) if said else event.raw
+        if "output_index" not in fields:
+            return self._numbered(event, {}) if fields else event.raw
         if kind == "response.output_item.added":
-            is_ours = _is_our_call(said.get("item"))
-            self._places[said["output_index"]] = None if is_ours else self._items
+            is_ours = _is_our_call(fields.get("item"))
+            self._places[fields["output_index"]] = None if is_ours else self._items
             self._items += not is_ours
-        place = self._places.get(said["output_index"])
+        place = self._places.get(fields["output_index"])
         return b"" if place is None else self._numbered(event, {"output_index": place})
 
     def _numbered(self, event: ServerEvent, changed: Wire) -> bytes:
         """The event with the client's number."""
-        number = event.said.get("sequence_number")
+        number = event.fields.get("sequence_number")
         if isinstance(number, int):
             changed = {**changed, "sequence_number": self._events}
             self._events += 1
-        is_same = all(event.said.get(key) == value for key, value in changed.items())
-        return event.raw if is_same else encoded({**event.said, **changed}, named=True)
+        is_same = all(event.fields.get(key) == value for key, value in changed.items())
+        return event.raw if is_same else encoded({**event.fields, **changed}, named=True)
 
-    def end(self, response: Response | None) -> bytes:
-        if response is None:
-            return b"".join(event.raw for event in self._held)
-        return b"".join(
-            self._numbered(event, {"response": {**response, "id": self._id or response["id"]}})
-            for event in self._held
-        )
-
-    def failed(self, error: bytes) -> bytes:
-        return b"event: error\ndata: " + b" ".join(error.split()) + b"\n\n"
+    def _ended(self, event: ServerEvent, response: Response) -> bytes:
+        return self._numbered(event, {"response": {**response, "id": self._id or response["id"]}})
 
 
-class ResponsesShape:
+class ResponsesShape(Shape):
     """The Responses API."""
 
     def stream(self) -> ResponsesStream:
@@ -124,8 +120,8 @@ class ResponsesShape:
         ]
         return response, [own_event({**one, "sequence_number": 0}, named=True) for one in events]
 
-    def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
-        items = [item for part in said for item in part]
+    def inside(self, rounds: Sequence[Sequence[Wire]], response: Response) -> Inside:
+        items = [item for part in rounds for item in part]
         visible: list[Wire] = []
         groups: dict[int, list[Wire]] = {}
         waiting: list[Wire] = []
@@ -137,11 +133,10 @@ class ResponsesShape:
                 groups[len(visible)] = [*waiting, item]
                 waiting = []
             visible.append(item)
-        if len(seen["output"]) > len(
-            visible
-        ):  # the proxy's own text, which the provider never sees
+        if len(response["output"]) > len(visible):
+            # The proxy's own text, which the provider never sees.
             groups[len(visible)] = waiting
-            visible.append(seen["output"][-1])
+            visible.append(response["output"][-1])
         elif waiting and visible:
             last = len(visible) - 1
             groups[last] = [*groups.get(last, [visible[last]]), *waiting]

@@ -1,5 +1,5 @@
 """The rounds of one answer: while the model calls only our tools, they are answered here and the
-provider is asked again; then the client gets its answer.
+provider is parsed again; then the client gets its answer.
 
 Our calls beside some of the client's are held back: their results are in the log, and go up with
 the results of the client's tools. The number of rounds is limited; then our tools answer that it is
@@ -45,7 +45,7 @@ SHAPES: dict[str, Shape] = {
 NOT_TAKEN = frozenset({400, 413, 422})
 ERROR_BYTES_MAX = 1024 * 1024
 _OF_THE_BYTES = (b"content-length", b"content-encoding")
-PACKED = "an answer came packed: calls of refold's tools in it are passed on"
+COMPRESSED = "an answer came compressed: calls of refold's tools in it are passed on"
 log = logging.getLogger("refold.proxy")
 
 
@@ -63,7 +63,7 @@ def can_be_read(answer: Answer) -> bool:
     """Whether an answer can be parsed: it is not compressed."""
     if answer.headers.get("content-encoding", "identity") == "identity":
         return True
-    log.warning(PACKED)
+    log.warning(COMPRESSED)
     return False
 
 
@@ -71,13 +71,13 @@ class Rounds:
     """One call of a client, from its first answer on."""
 
     def __init__(
-        self, asked: ParsedCall, sent: list[bytes], ways: Ways, send: Send, *, rounds_max: int
+        self, parsed: ParsedCall, sent: list[bytes], ways: Ways, send: Send, *, rounds_max: int
     ) -> None:
-        self._asked, self._sent, self._ways = asked, sent, ways
-        self._client = _Client(send, SHAPES[asked.dialect])
-        self._shape, self._rounds_max = SHAPES[asked.dialect], rounds_max
+        self._asked, self._sent, self._ways = parsed, sent, ways
+        self._client = _Client(send, SHAPES[parsed.dialect])
+        self._shape, self._rounds_max = SHAPES[parsed.dialect], rounds_max
         self._responses: list[Response] = []
-        self._said: list[list[Wire]] = []
+        self._messages: list[list[Wire]] = []
         self._has_called = False  # our tools
         self._is_over = False  # the last answer calls only our tools, over the limit
         self.readers: list[UsageReader] = []  # of each round's usage
@@ -138,7 +138,7 @@ class Rounds:
         if not ours:
             return None
         texts = await self._texts(ours)
-        self._said.append(self._shape.results(list(zip(ours, texts, strict=True))))
+        self._messages.append(self._shape.results(list(zip(ours, texts, strict=True))))
         self._is_over = len(ours) == len(calls) and len(self._responses) > self._rounds_max
         if len(ours) < len(calls) or self._is_over:
             return None
@@ -146,7 +146,7 @@ class Rounds:
         if answer.status not in NOT_TAKEN or not any(text != tools.FAILED for text in texts):
             return answer
         await answer.close()
-        self._said[-1] = self._shape.results([(call, tools.FAILED) for call in ours])
+        self._messages[-1] = self._shape.results([(call, tools.FAILED) for call in ours])
         return await self._ways.again(self._body())
 
     def _calls(self) -> list[ToolCall]:
@@ -157,7 +157,7 @@ class Rounds:
             raise TypeError("an answer that is too long")
         response = response_of(copy)
         self._shape.one([response])
-        self._said.append(self._shape.messages(response))
+        self._messages.append(self._shape.messages(response))
         self._responses.append(response)
         calls = tool_calls(response)
         self._has_called = self._has_called or any(map(tools.is_ours, calls))
@@ -169,7 +169,7 @@ class Rounds:
         return await self._ways.answers(ours) or [tools.FAILED] * len(ours)
 
     def _body(self) -> bytes:
-        said = [msgspec.json.encode(one) for part in self._said for one in part]
+        said = [msgspec.json.encode(one) for part in self._messages for one in part]
         return self._asked.with_list([*self._sent, *said])
 
     async def _end(self, raw: bytes) -> None:
@@ -180,14 +180,14 @@ class Rounds:
         if self._is_over or self._is_silent():
             await self._say(tools.SILENT)
         seen = self._shape.one(self._responses)
-        inside = self._shape.inside(self._said, seen)
+        inside = self._shape.inside(self._messages, seen)
         await self._ways.keep(inside)
         await self._ways.finished()
         await self._client.end(raw, seen if self._has_called else None)
 
     def _is_silent(self) -> bool:
         """Whether the client would get nothing of an answer with content."""
-        return any(self._said) and not self._shape.messages(self._shape.one(self._responses))
+        return any(self._messages) and not self._shape.messages(self._shape.one(self._responses))
 
     async def _say(self, text: str) -> None:
         """Ends the answer with a text that the provider never sees: an empty answer would puzzle

@@ -53,27 +53,27 @@ def definitions(dialect: str) -> str:
     return msgspec.json.encode(made).decode()[1:-1]
 
 
-def can_be_added(asked: ParsedCall) -> bool:
+def can_be_added(parsed: ParsedCall) -> bool:
     """Whether a first call can have our tools: its dialect is supported, it has none of them yet,
     and no tool of the client has one of our names."""
-    if asked.dialect not in DIALECTS or not asked.tools or _asks_for_several(asked):
+    if parsed.dialect not in DIALECTS or not parsed.tools or _asks_for_several(parsed):
         return False
-    if asked.dialect == "gemini" and _declaring(asked) is None:
+    if parsed.dialect == "gemini" and _declaring(parsed) is None:
         return False
-    return not any(name in str(asked.tools) for name in OWN_TOOLS)
+    return not any(name in str(parsed.tools) for name in OWN_TOOLS)
 
 
-def _asks_for_several(asked: ParsedCall) -> bool:
-    settings = asked.fields.get("generationConfig", asked.fields.get("generation_config"))
-    said = decoding.decode(settings, dict[str, Raw]) if settings is not None else asked.fields
+def _asks_for_several(parsed: ParsedCall) -> bool:
+    settings = parsed.fields.get("generationConfig", parsed.fields.get("generation_config"))
+    said = decoding.decode(settings, dict[str, Raw]) if settings is not None else parsed.fields
     several = [said[name] for name in ("n", "candidateCount", "candidate_count") if name in said]
     return any(bytes(one).strip() not in (b"null", b"1") for one in several)
 
 
-def _declaring(asked: ParsedCall) -> int | None:
+def _declaring(parsed: ParsedCall) -> int | None:
     """The tool of a Gemini request that declares functions: ours follow its own, because not every
     version accepts two."""
-    tools = asked.tools or ()
+    tools = parsed.tools or ()
     places = (at for at, one in enumerate(tools) if isinstance(one, dict) and _declared(one))
     return next(places, None)
 
@@ -83,20 +83,20 @@ def _declared(tool: Mapping[str, Any]) -> str:
     return next((name for name in _DECLARATIONS if isinstance(tool.get(name), list)), "")
 
 
-def with_tools(asked: ParsedCall, added: str) -> ParsedCall:
+def with_tools(parsed: ParsedCall, added: str) -> ParsedCall:
     """The call with our tools after the client's."""
-    if not added or not asked.has_tools:
-        return asked
-    if asked.dialect == "gemini":
-        tools = _with_declarations(asked, added)
+    if not added or not parsed.has_tools:
+        return parsed
+    if parsed.dialect == "gemini":
+        tools = _with_declarations(parsed, added)
     else:
-        tools = _extended(asked.fields["tools"], added)
-    return msgspec.structs.replace(asked, fields={**asked.fields, "tools": tools})
+        tools = _extended(parsed.fields["tools"], added)
+    return msgspec.structs.replace(parsed, fields={**parsed.fields, "tools": tools})
 
 
-def _with_declarations(asked: ParsedCall, added: str) -> Raw:
-    tools = decoding.decode(asked.fields["tools"], list[Raw])
-    place = _declaring(asked)
+def _with_declarations(parsed: ParsedCall, added: str) -> Raw:
+    tools = decoding.decode(parsed.fields["tools"], list[Raw])
+    place = _declaring(parsed)
     if place is None:
         return Raw(b'[%s,{"functionDeclarations":[%s]}]' % (b",".join(tools), added.encode()))
     fields = decoding.decode(tools[place], dict[str, Raw])
@@ -112,12 +112,12 @@ def _extended(listed: Raw, added: str) -> Raw:
     return Raw(theirs + comma + added.encode() + b"]")
 
 
-def own_list(asked: ParsedCall) -> list[bytes]:
+def own_list(parsed: ParsedCall) -> list[bytes]:
     """The client's own messages as they came, with cache marks, for `with_list`. For Gemini, an
     answer in pieces is joined, as it must be once it has rounds inside."""
-    if not asked.came or asked.dialect == "gemini":
-        return list(map(msgspec.json.encode, asked.messages))
-    return [bytes(asked.came[1:-1])]
+    if not parsed.came or parsed.dialect == "gemini":
+        return list(map(msgspec.json.encode, parsed.messages))
+    return [bytes(parsed.came[1:-1])]
 
 
 # --- answering ---
