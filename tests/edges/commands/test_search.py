@@ -13,10 +13,11 @@ from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 def test_a_search_names_where_it_found_something(url):
     done = run("search", "question", "3", "--full-text", "--limit", "1")
     assert done.exit_code == 0, done.output
-    first, second = done.stdout.splitlines()
+    first, second, more = done.stdout.splitlines()
     assert (
         first.startswith("fix-login#14  user  ") and second.strip() == "question 3 about login.py"
     )
+    assert "--limit" in more
 
 
 def test_json_has_every_field_of_a_hit(url):
