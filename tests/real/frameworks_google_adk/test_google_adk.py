@@ -161,7 +161,7 @@ def test_that_the_app_compacts_as_well_is_said_once(manages, caplog):
 
     with serving(*turns(3)) as upstream:
         asyncio.run(main(upstream.url))
-    assert caplog.text.count("EventsCompactionConfig of the app shortens") == manages
+    assert caplog.text.count("EventsCompactionConfig of the app and refold shorten") == manages
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

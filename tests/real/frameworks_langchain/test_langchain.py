@@ -185,7 +185,7 @@ def test_that_another_middleware_shortens_as_well_is_said_once(manages, caplog):
     chain = [*others, middleware] if manages else [middleware]
     create_agent(model, [read], middleware=chain).invoke({"messages": [HumanMessage("Fix it")]})
     for name in ("SummarizationMiddleware", "ContextEditingMiddleware"):
-        assert caplog.text.count(f"{name} shortens") == manages
+        assert caplog.text.count(f"{name} and refold shorten") == manages
     middleware.close()
 
 

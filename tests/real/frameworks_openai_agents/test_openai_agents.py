@@ -265,8 +265,8 @@ def test_that_the_provider_compacts_as_well_is_said_once(manages, caplog):
         if manages:
             agent.model_settings = ModelSettings(context_management=managed)
         asyncio.run(Runner.run(agent, items if manages else "Why?", run_config=config))
-    assert caplog.text.count("`context_management` of the model settings shortens") == manages
-    assert caplog.text.count("which is in the input, shortens") == manages
+    assert caplog.text.count("`context_management` of the model settings and refold shorten") == manages
+    assert caplog.text.count("compaction by the provider in the input and refold shorten") == manages
     session.close()
 
 

@@ -198,7 +198,7 @@ def test_that_another_capability_shortens_as_well_is_said_once(manages, caplog):
 
     agent.run_sync("Fix it")
     for name in ("ClearToolResults", "SummarizingCompaction"):
-        assert caplog.text.count(f"{name} shortens") == manages
+        assert caplog.text.count(f"{name} and refold shorten") == manages
     capability.close()
 
 
