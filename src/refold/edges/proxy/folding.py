@@ -54,7 +54,7 @@ class Folding(Struct, frozen=True, kw_only=True):
     `tools`, new conversations have our tools."""
 
     folds: bool = False
-    native: bool = False  # the provider is parsed for compactions first
+    native: bool = False  # the provider is asked for compactions first
     tools: bool = False
     window: int | None = None
     config: dict[str, Any] = {}

@@ -1,5 +1,5 @@
 """Follows the conversations that pass through the proxy: mirrors each message list into its log,
-and folds it if parsed to.
+and folds it if asked to.
 
 A list without an answer is not kept yet: title requests and probes just pass through, and an
 agent's first words are kept once they are answered. An answer with tool calls comes back in the
