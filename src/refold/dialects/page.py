@@ -279,8 +279,8 @@ def _moved(seqs: Sequence[list[int]], arranged: Arranged) -> list[list[int]]:
     for found, place in zip(seqs, arranged.places, strict=True):
         if place is not None:
             moved[place].update(dict.fromkeys(found))
-    for index, found in enumerate(moved):
-        if not found and index:
+    for index, added in enumerate(moved):
+        if not added and index:
             moved[index] = moved[index - 1]
     return list(map(list, moved))
 
