@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import refold
 from refold import dialects
 from refold.core.model import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects import anthropic, openai_chat
+from refold.dialects import anthropic, gemini, openai_chat
 
 
 def call(id: str, path: str) -> dict[str, Any]:
@@ -310,6 +310,8 @@ def test_leading_system_messages_come_back_equal_from_gemini() -> None:
     for wire in SYSTEM_FIRST:
         there.append(wire)
     sent = there.request("gemini")
+    assert gemini.check(sent) == []
+    assert sent["contents"].pop() == {"role": "user", "parts": [{"text": "(go on)"}]}
     back.update(system=sent["config"]["system_instruction"])
     for wire in sent["contents"]:
         back.append(wire)

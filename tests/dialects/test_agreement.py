@@ -87,6 +87,7 @@ def anthropic_turn(chance: Random, n: int) -> list[Json]:
         ]
         said = [{"type": "text", "text": "and"}] if chance.random() < 0.3 else []
         turn += [{"role": "user", "content": results + said}]
+        turn += [{"role": "user", "content": "also"}] * chance.choice([0, 0, 1])
         turn += [{"role": "assistant", "content": [{"type": "text", "text": "done"}]}]
     return turn
 

@@ -468,10 +468,10 @@ def test_the_model_never_speaks_twice_in_a_row() -> None:
     assert rendered == before
 
 
-def test_a_page_that_ends_with_the_model_is_reported() -> None:
-    lost: list[str] = []
-    requested(parsed([U, model({"text": "a"})]), lost)
-    assert lost == ["the conversation ends with the model: some Gemini models refuse that"]
+def test_a_request_never_ends_with_the_model() -> None:
+    page = [U, model({"text": "a"})]
+    assert gemini.check({"contents": page}) == ["contents[1]: the request ends with the model"]
+    assert requested(parsed(page))["contents"] == [*page, user({"text": "(go on)"})]
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,7 @@ def test_faults_beside_the_contents_are_found(request_: dict[str, Any], fault: s
         [
             says("user", {"inline_data": {"mime_type": "image/png", "data": "_-8="}, "text": None}),
             M,
+            U,
         ],
     ],
 )

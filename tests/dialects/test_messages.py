@@ -15,6 +15,7 @@ from refold.core.laws import NO_RESULT
 from refold.core.model import Message, Opaque, Text, Thinking
 from refold.core.shortened import text_of
 from refold.errors import Invalid
+from tests.dialects.test_whatever_came import CALLS as REQUESTS
 from tests.dialects.test_whatever_came import steps, take
 
 CALLS = {
@@ -58,6 +59,39 @@ def test_results_that_are_said_in_one_message_name_both_slots() -> None:
     assert [shown.seqs for shown in context.page("openai_chat")] == [
         (first,), (call,), (one,), (two,),
     ]  # fmt: skip
+
+
+KEYS = {"anthropic": "messages", "openai_chat": "messages", "openai_responses": "input"}
+COMPACTED = st.just(("compact", None))
+
+
+@settings(deadline=None, max_examples=150)
+@example([("append", {"role": "model", "parts": [{"text": "x"}]})] * 2, ("gemini", {}), False)
+@given(
+    st.lists(steps() | COMPACTED, min_size=1, max_size=8),
+    st.sampled_from(REQUESTS),
+    st.booleans(),
+)
+def test_a_page_has_the_very_messages_of_the_request(
+    taken: list[tuple[str, Any]], call: tuple[str, dict[str, Any]], alternates: bool
+) -> None:
+    (name, options), dialect = call, dialects.dialect(call[0])
+    config = {"alternate_roles": alternates, "cache": False}
+    context = refold.open("x", store="memory:", config=config, embedder=False)
+    for kind, value in taken:
+        try:
+            if kind == "compact":
+                context.compact(target=1)
+            else:
+                take(context, (kind, copy.deepcopy(value)))
+            request = context.request(name, **options)
+        except refold.RefoldError:
+            continue
+        sent = request[KEYS.get(name, "contents")]
+        page = [one.message for one in context.page(name)]
+        assert page[len(page) - len(sent) :] == sent
+        assert all(one["role"] == "system" for one in page[: len(page) - len(sent)])
+        assert dialect.check(request) == []
 
 
 def is_unsaid(message: Message) -> bool:

@@ -187,6 +187,17 @@ def test_a_switch_to_claude_with_thinking_in_a_tool_loop_is_valid() -> None:
     assert off["messages"] == without["messages"]
 
 
+@pytest.mark.parametrize("words", [[], ["and c.py"], ["and c.py", "please"]])
+def test_words_after_a_result_leave_a_tool_loop_open(words: list[str]) -> None:
+    context, anthropic = switched(), dialects.dialect("anthropic")
+    for text in words:
+        context.append({"role": "user", "content": text})
+    request = context.request(**ON)
+    assert anthropic.check(request) == []
+    assert "[I called read with {}]" in str(request["messages"])
+    assert "expected thinking" in str(anthropic.check({**context.request(), **ON}))
+
+
 def test_what_claude_does_after_the_switch_stays_as_it_is() -> None:
     context = switched()
     before = context.request(**ON)["messages"]

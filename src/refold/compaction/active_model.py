@@ -146,7 +146,14 @@ class ActiveModel:
             bound=self.info.thinking_bound,
             caching=CacheMarks(by=by, ttl=ttl),
             takes=self.takes(dialect),
+            alternates=dialect == DIALECT_DEFAULT and self._alternates(),
         )
+
+    def _alternates(self) -> bool:
+        """Whether roles take turns: as configured, else for a named model that is not in the
+        table."""
+        configured = self._log.config.alternate_roles
+        return bool(self._name) and not self.info.known if configured is None else configured
 
     def request(self, dialect: str, view: View) -> dict[str, Any]:
         """The complete call for a page, with the options of the newest request: they may change

@@ -1,4 +1,5 @@
-"""Rendered pages: `Page` renders a view as a request, `PageMessages` as messages with their seqs.
+"""Rendered pages: `Page` renders a view as a request, and the same messages with their seqs;
+`unsettled` gives messages as they are in the log.
 
 Slots are rendered in groups, because only a group shows which call a result answers, and each group
 once: a page that only grew costs its growth, and an edit starts over. Callers get copies and may
@@ -9,7 +10,7 @@ than copying. Neighbours: `core.laws` orders and groups slots, a dialect gives t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -26,12 +27,19 @@ from refold.core.laws import (
 )
 from refold.core.model import Message, Slot, View
 from refold.dialects import MARKED, REASONED
+from refold.dialects.input import remove_marks
 from refold.dialects.native import Takes, is_shown, slot_messages, takes_none, without_opening
-from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
+from refold.dialects.openai_chat.render import alternating
+from refold.dialects.protocol import REFOLDS, Arranged, CacheMarks, Dialect
 from refold.dialects.wire import at, copied, is_silent
 
 MARKS_MAX = 3
-_MESSAGE_KEYS = ("messages", "contents", "input")  # where requests keep their messages
+_MESSAGE_KEY = {  # where requests have their messages
+    "anthropic": "messages", "openai_chat": "messages", "openai_responses": "input",
+    "gemini": "contents",
+}  # fmt: skip
+
+Wire = dict[str, Any]
 
 
 class Rendered(Struct, frozen=True):
@@ -44,13 +52,21 @@ class Rendered(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether the request has no messages, and so nothing to ask the model."""
-        return not any(map(self.request.get, _MESSAGE_KEYS))
+        return not any(map(self.request.get, _MESSAGE_KEY.values()))
+
+
+class PageMessage(Struct, frozen=True, kw_only=True):
+    """A message in a provider's format, and the seqs of the slots that contribute to it."""
+
+    message: Wire
+    seqs: tuple[int, ...]
 
 
 class _Unit(Struct, frozen=True):
-    """Slots that are rendered together."""
+    """Slots that are rendered together, and what each of them says."""
 
     slots: Sequence[Slot] = ()
+    said: Sequence[tuple[int, Message]] = ()
     messages: Sequence[dict[str, Any]] = ()
     lost: Sequence[str] = ()
     repairs: Sequence[str] = ()
@@ -68,8 +84,10 @@ class Page:
         bound: bool,
         caching: CacheMarks = REFOLDS,
         takes: Takes = takes_none,
+        alternates: bool = False,
     ) -> None:
         self.dialect, self.bound, self.caching, self.takes = dialect, bound, caching, takes
+        self.alternates = alternates
         self._restart(None)
 
     def _restart(self, edition: object) -> None:
@@ -79,6 +97,9 @@ class Page:
         self.opened = False  # whether anything but system messages was rendered
         self.overdue: dict[str, str] = {}  # calls without a result, and their tools
         self.messages: list[dict[str, Any]] = []  # of the stable part
+        self.said: list[Sequence[tuple[int, Message]]] = []  # of each unit
+        self.contributors: list[list[int]] = []  # to each message, for the first units
+        self.contributed = 0  # number of those units
         self.handed: list[dict[str, Any]] = []  # copies of them, shared with callers
         self.seqs: list[int] = []  # seq of the last slot of each unit
         self.counts: list[int] = []  # number of messages up to that slot
@@ -90,11 +111,7 @@ class Page:
 
     def render(self, view: View) -> Rendered:
         """Renders the view as keyword arguments of the provider's call."""
-        self._grow(view)
-        self.tail = self._unit(view.slots[len(self.stable) :])
-        if self.handed != self.messages:
-            self.handed = copied(self.messages)
-        messages = [*self.handed, *map(copied, self.tail.messages)]
+        messages = self._messages(view)
         marks = self._marks(view, len(messages)) if self.caching.by == "refold" else []
         lost = [*self.lost, *self.tail.lost]
         # Marks live as long as the caller's newest one, unless the caller asked for a lifetime.
@@ -102,7 +119,42 @@ class Page:
         request = self.dialect.request(
             messages, system=view.system, tools=view.tools, marks=marks, lost=lost, caching=caching
         )
+        if self.alternates:
+            request["messages"] = alternating(request["messages"]).messages
         return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs))
+
+    def shown(self, view: View, options: Mapping[str, Any]) -> list[PageMessage]:
+        """The messages of the request that has these options, without cache marks, each with its
+        seqs. Leading system messages come first, where requests have them elsewhere."""
+        rendered = self._messages(view)
+        if self.caching.by == "caller":
+            rendered = [remove_marks(copied(message)) for message in rendered]
+        for said in self.said[self.contributed :]:
+            self.contributors += _contributors(said, self.dialect)
+        self.contributed = len(self.said)
+        seqs = [*self.contributors, *_contributors(self.tail.said, self.dialect)]
+        arranged = self.dialect.arranged(rendered, [])
+        messages, seqs = arranged.messages, _moved(seqs, arranged)
+        if self.alternates:
+            arranged = alternating(messages)
+            messages, seqs = arranged.messages, _moved(seqs, arranged)
+        if messages:
+            # Options may need other messages, such as those of Anthropic's thinking.
+            key = _MESSAGE_KEY[self.dialect.name]
+            messages = self.dialect.finished({**options, key: messages})[key]
+        seqs += seqs[-1:] * (len(messages) - len(seqs))
+        return [
+            PageMessage(message=message, seqs=tuple(found))
+            for message, found in zip(messages, seqs, strict=True)
+        ]
+
+    def _messages(self, view: View) -> list[Wire]:
+        """The rendered messages, to be changed only on copies."""
+        self._grow(view)
+        self.tail = self._unit(view.slots[len(self.stable) :])
+        if self.handed != self.messages:
+            self.handed = copied(self.messages)
+        return [*self.handed, *map(copied, self.tail.messages)]
 
     def _grow(self, view: View) -> None:
         """Adds every unit but the last, which may still grow, to the stable part."""
@@ -126,6 +178,7 @@ class Page:
         """Appends a unit to the stable part."""
         self.messages += unit.messages
         self.handed += map(copied, unit.messages)
+        self.said.append(unit.said)
         self.lost += unit.lost
         self.repairs += unit.repairs
         self.stable += unit.slots
@@ -151,17 +204,17 @@ class Page:
             if ordered is not settled_slots:
                 repairs = repairs[:-1]  # the inserted opening is the last repair
         ordered = without_thinking(ordered, self.keeps_thinking)
-        spoken = [
-            self._unmarked(message)
+        said = [
+            (slot.seq, self._unmarked(message))
             for slot in ordered
             if not is_silent(slot.message)
             for message in (
                 slot_messages(slot, self.takes) if slot.summary is not None else (slot.message,)
             )
         ]
-        messages = self.dialect.render(spoken, lost)
+        messages = self.dialect.render([message for _, message in said], lost)
         opens = any(map(opens_page, ordered))
-        return _Unit(slots, messages, lost, repairs, opens, overdue)
+        return _Unit(slots, said, messages, lost, repairs, opens, overdue)
 
     def _unmarked(self, message: Message) -> Message:
         """The message, without the caller's cache marks unless the request carries those."""
@@ -186,78 +239,50 @@ class Page:
         return self.counts[at - 1] if at else 0
 
 
-Wire = dict[str, Any]
+def unsettled(
+    slots: Sequence[Slot], dialect: Dialect, keeps_thinking: ThinkingCheck, takes: Takes
+) -> list[PageMessage]:
+    """The slots as messages of a dialect, in the order of the log, with the thinking that is still
+    valid: open calls stay open, and nothing is put in."""
+    ordered = without_thinking(slots, keeps_thinking)
+    messages: list[PageMessage] = []
+    for span in groups(ordered):
+        said = [
+            (slot.seq, unmarked(message))
+            for slot in ordered[span.start : span.stop]
+            for message in slot_messages(slot, takes)
+        ]
+        wires = dialect.render([message for _, message in said], [])
+        for wire, seqs in zip(wires, _contributors(said, dialect), strict=True):
+            sendable = {key: value for key, value in wire.items() if key != REASONED}
+            messages.append(PageMessage(message=sendable, seqs=tuple(seqs)))
+    return messages
 
 
-class PageMessage(Struct, frozen=True, kw_only=True):
-    """A message in a provider's format, and the seqs of the slots that contribute to it."""
-
-    message: Wire
-    seqs: tuple[int, ...]
-
-
-class _Group(Struct, frozen=True):
-    """Slots that belong together, their messages, and the copies shared with callers."""
-
-    slots: Sequence[Slot]
-    messages: list[PageMessage]
-    handed: list[PageMessage]
-
-
-class PageMessages:
-    """Renders one conversation's slots as messages of one dialect, for callers with a loop of
-    their own. `settle` puts slots in lawful order first; otherwise messages are as in the log."""
-
-    def __init__(self, dialect: Dialect, *, settle: bool, takes: Takes = takes_none) -> None:
-        self._dialect, self._settle, self._takes = dialect, settle, takes
-        self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by seqs
-
-    def of(self, slots: Sequence[Slot], keeps_thinking: ThinkingCheck) -> list[PageMessage]:
-        """The slots in the dialect's format, with the thinking that is still valid."""
-        ordered = slots
-        if self._settle:
-            lawful = without_opening(settled(slots)[0], self._dialect.name)
-            ordered = [slot for slot in lawful if not is_silent(slot.message)]
-        ordered = without_thinking(ordered, keeps_thinking)
-        page_groups: dict[tuple[int, ...], _Group] = {}
-        messages: list[PageMessage] = []
-        for span in groups(ordered):
-            members = ordered[span.start : span.stop]
-            seqs = tuple(slot.seq for slot in members)
-            group = self._groups.get(seqs)
-            if group is None or list(group.slots) != list(members):
-                rendered = _group_messages(members, self._dialect, self._takes)
-                group = _Group(members, rendered, list(map(_copied, rendered)))
-            elif group.handed != group.messages:
-                group = replace(group, handed=list(map(_copied, group.messages)))
-            page_groups[seqs] = group
-            messages += group.handed
-        self._groups = page_groups
-        return messages
-
-
-def _group_messages(slots: Sequence[Slot], dialect: Dialect, takes: Takes) -> list[PageMessage]:
-    """The messages of one group. A slot contributes to each message that it adds or changes."""
+def _contributors(said: Sequence[tuple[int, Message]], dialect: Dialect) -> list[list[int]]:
+    """For each rendered message, the seqs that add or change it."""
     rendered: list[Wire] = []
     seqs: list[dict[int, None]] = []
-    spoken: list[Message] = []
-    for slot in slots:
-        spoken += map(unmarked, slot_messages(slot, takes))
-        before, rendered = rendered, dialect.render(spoken, [])
+    for count, (seq, _) in enumerate(said, start=1):
+        before, rendered = rendered, dialect.render([message for _, message in said[:count]], [])
         for index, wire in enumerate(rendered):
             if index == len(seqs):
                 seqs.append({})
             if index >= len(before) or wire != before[index]:
-                seqs[index][slot.seq] = None
-    messages = []
-    for wire, contributors in zip(rendered, seqs):
-        sendable = {key: value for key, value in wire.items() if key != REASONED}
-        messages.append(PageMessage(message=sendable, seqs=tuple(contributors)))
-    return messages
+                seqs[index][seq] = None
+    return list(map(list, seqs))
 
 
-def _copied(message: PageMessage) -> PageMessage:
-    return PageMessage(message=copied(message.message), seqs=message.seqs)
+def _moved(seqs: Sequence[list[int]], arranged: Arranged) -> list[list[int]]:
+    """The seqs of the arranged messages; one that was put in has those of the message before."""
+    moved: list[dict[int, None]] = [{} for _ in arranged.messages]
+    for found, place in zip(seqs, arranged.places, strict=True):
+        if place is not None:
+            moved[place].update(dict.fromkeys(found))
+    for index, added in enumerate(moved):
+        if not added and index:
+            moved[index] = moved[index - 1]
+    return list(map(list, moved))
 
 
 def unmarked(message: Message) -> Message:

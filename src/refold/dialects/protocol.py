@@ -46,6 +46,18 @@ class CacheMarks(Struct, frozen=True, kw_only=True):
 REFOLDS = CacheMarks()
 
 
+class Arranged(Struct, frozen=True):
+    """A page as its provider accepts it. `places` has, for each rendered message, the index of the
+    message that it became or joined; None if it is left out. Messages without a source were put
+    in after the one before them."""
+
+    messages: list[dict[str, Any]]
+    places: Sequence[int | None]
+
+
+GO_ON = "(go on)"  # the words of a user put in where a provider requires that the user speaks last
+
+
 class Dialect(Protocol):
     """`provider` owns the format: a call names a model only if both have the same provider.
     `output_limit` is the call's mandatory argument for the length of the answer; empty if the
@@ -84,6 +96,12 @@ class Dialect(Protocol):
         `lost`."""
         ...
 
+    def arranged(self, messages: list[dict[str, Any]], lost: list[str]) -> Arranged:
+        """The rendered page with the rules kept that only a whole page shows: every id once,
+        counterparts together, who may speak last. Leading system messages stay. Changes only
+        copies; adds to `lost` what is left out."""
+        ...
+
     def definitions(self, tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
         """Tools of any shape as this provider accepts them. Unacceptable ones are added to
         `lost`."""
@@ -99,8 +117,8 @@ class Dialect(Protocol):
         lost: list[str],
         caching: CacheMarks = REFOLDS,
     ) -> dict[str, Any]:
-        """The keyword arguments of the provider's call. `marks` are indices of messages that end
-        a stable prefix; marks are set on copies of the messages."""
+        """The keyword arguments of the provider's call, with the messages `arranged`. `marks` are
+        indices of messages that end a stable prefix; marks are set on copies of the messages."""
         ...
 
     def finished(self, request: dict[str, Any], *, output_max: int | None = None) -> dict[str, Any]:

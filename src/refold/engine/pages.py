@@ -15,10 +15,8 @@ from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.core.laws import thinking_check
-from refold.dialects import openai_chat
 from refold.dialects.native import is_shown
-from refold.dialects.openai_chat.render import alternating
-from refold.dialects.page import Page, PageMessage, PageMessages, Rendered
+from refold.dialects.page import Page, PageMessage, Rendered, unsettled
 from refold.engine.recorder import PendingRequests
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
@@ -32,7 +30,6 @@ class Pages:
     def __init__(self, log: OpenLog, model: ActiveModel, compactor: Compactor) -> None:
         self._log, self._model, self._compactor = log, model, compactor
         self._pages: dict[str, Page] = {}
-        self._messages: dict[tuple[str, bool], PageMessages] = {}
         self.requests = PendingRequests(log.state.head)
 
     def request(
@@ -50,16 +47,18 @@ class Pages:
         """The messages on the page, each with its slots. Compacts and writes nothing."""
         with self._log.reading() as state:
             view = state.view()
-            wire = dialects.dialect(self._model.dialect(dialect))
-            takes = self._model.takes(wire.name)
-            native = is_shown(view.slots, takes)
-            keeps_thinking = thinking_check(
-                view, bound=self._model.info.thinking_bound, native=native
-            )
-            key = wire.name, settle
-            if key not in self._messages:
-                self._messages[key] = PageMessages(wire, settle=settle, takes=takes)
-            return self._messages[key].of(view.slots, keeps_thinking)
+            page = self._page(dialect)
+            if settle:
+                return page.shown(view, self._model.keywords)
+            native = is_shown(view.slots, page.takes)
+            keeps_thinking = thinking_check(view, bound=page.bound, native=native)
+            return unsettled(view.slots, page.dialect, keeps_thinking, page.takes)
+
+    def _page(self, dialect: str | None) -> Page:
+        name = self._model.dialect(dialect)
+        if name not in self._pages:
+            self._pages[name] = self._model.page(name)
+        return self._pages[name]
 
     def render(self, dialect: str | None, before: Callable[[], None] | None = None) -> Rendered:
         """The request for a page that fits, durable once this returns. A read-only log is rendered
@@ -99,16 +98,11 @@ class Pages:
 
     def _show(self, dialect: str | None) -> Rendered:
         view = self._log.state.view()
-        name = self._model.dialect(dialect)
-        page = self._pages.get(name)
-        if page is None:
-            page = self._pages[name] = self._model.page(name)
+        page = self._page(dialect)
         rendered = page.render(view)
         if rendered.is_empty:
             raise Invalid("there is no message on the page", hint="append a user message")
         call = {**self._model.call_fields(page.dialect), **rendered.request}
-        if name == openai_chat.name and self._alternates():
-            call = alternating(call)
         self.requests.add(view.head)
         # Every possible compaction has been done: a page that is still full deserves a warning.
         budget, current = self._model.load
@@ -117,17 +111,9 @@ class Pages:
         self._log.sync("turn")
         return replace(rendered, request=call)
 
-    def _alternates(self) -> bool:
-        """Whether roles take turns: as configured, else for a named model that is not in the
-        table."""
-        configured = self._log.config.alternate_roles
-        is_local = bool(self._log.state.meta.model) and not self._model.info.known
-        return is_local if configured is None else configured
-
     def clear(self) -> None:
         """Drops rendered pages: they were for another model."""
         self._pages.clear()
-        self._messages.clear()
 
     def move(self) -> None:
         """Starts over for another log."""

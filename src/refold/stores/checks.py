@@ -16,21 +16,50 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import wraps
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from refold import decoding
-from refold.checked import quoted
+from refold.checked import NUMBER_MAX, checked, quoted
 from refold.core import codec
 from refold.core.codec import from_line, from_lines, to_line
 from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
+from refold.stores.protocol import Store
 
+S = TypeVar("S")
 SEQ_MAX = (1 << 40) - 1
 _POSITION = re.compile(r"[1-9][0-9]{0,8}")
+
+
+def checked_store(store: type[S]) -> type[S]:
+    """The class with its arguments checked in every method of a store. A number beyond every seq
+    is one that no event has, not a wrong value."""
+
+    def door(method: Callable[..., Any]) -> Callable[..., Any]:
+        check = checked(method)
+
+        @wraps(method)
+        def call(*args: Any, **given: Any) -> Any:
+            named = {name: _countable(value) for name, value in given.items()}
+            return check(*map(_countable, args), **named)
+
+        return call
+
+    for name, method in list(vars(store).items()):
+        if name in vars(Store) and not name.startswith("_") and callable(method):
+            setattr(store, name, door(method))
+    return store
+
+
+def _countable(value: Any) -> Any:
+    is_number = type(value) is int
+    return min(max(-NUMBER_MAX, value), NUMBER_MAX) if is_number else value
 
 
 def check_append(

@@ -50,6 +50,7 @@ class MemoryContent(msgspec.Struct):
     put_ms: int = 0
 
 
+@checks.checked_store
 class MemoryStore:
     """Keeps logs and artifacts in memory; satisfies `Store`."""
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from refold.core.model import Conversation, Event
 from refold.errors import Denied
+from refold.stores import checks
 from refold.stores.protocol import Recovery, Salvage, Store
 
 
+@checks.checked_store
 class ReadOnlyStore:
     """A read-only view of another store; satisfies `Store`. Closing it closes the other store only
     if it `owns` that."""

@@ -27,6 +27,7 @@ from refold.dialects import dialect
 from refold.edges.adapters.openai_agents import RefoldSession
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 from tests.servers import Play, serving
 
 set_tracing_disabled(True)
@@ -187,6 +188,27 @@ def test_a_run_is_folded_when_it_has_to_be_and_the_session_keeps_all(turns, tmp_
         assert context.search("file1.py")
 
 
+@pytest.mark.parametrize("has_hooks", [False, True])
+def test_a_long_run_is_never_refused(has_hooks, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    session = RefoldSession("harbour", store=place, model="gpt-5", window=WINDOW)
+    config = RunConfig(call_model_input_filter=session.fold)
+    tools = [function_tool(weigh)]
+
+    async def run(url: str) -> None:
+        hooks = session.hooks if has_hooks else None
+        async with AsyncOpenAI(api_key="none", base_url=f"{url}/v1") as client:
+            model = OpenAIResponsesModel("gpt-5", client)
+            agent = Agent(name="harbour", instructions="You weigh.", tools=tools, model=model)
+            for question in QUESTIONS:
+                await Runner.run(agent, question, session=session, run_config=config, hooks=hooks)
+
+    with long_run("openai_responses") as upstream:
+        asyncio.run(run(upstream.url))
+    session.close()
+    check_long_run(upstream, place)
+
+
 def test_the_next_run_goes_on_where_the_last_one_ended(tmp_path):
     session = RefoldSession("fix", store=f"sqlite:{tmp_path}/a.db", model="gpt-5")
     config = RunConfig(call_model_input_filter=session.fold)
@@ -265,8 +287,8 @@ def test_that_the_provider_compacts_as_well_is_said_once(manages, caplog):
         if manages:
             agent.model_settings = ModelSettings(context_management=managed)
         asyncio.run(Runner.run(agent, items if manages else "Why?", run_config=config))
-    assert caplog.text.count("`context_management` of the model settings and refold shorten") == manages
-    assert caplog.text.count("compaction by the provider in the input and refold shorten") == manages
+    assert caplog.text.count("both `context_management` of the model settings and") == manages
+    assert caplog.text.count("both a compaction by the provider in the input and") == manages
     session.close()
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from refold.dialects.anthropic.check import check
 from refold.dialects.anthropic.parse import is_response, parse, recognizes, reply
 from refold.dialects.anthropic.render import NAME, render
-from refold.dialects.anthropic.request import definitions, finished, request
+from refold.dialects.anthropic.request import arranged, definitions, finished, request
 from refold.dialects.protocol import answering_by_id as answering
 
 __all__ = [
-    "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
-    "plain_text", "provider", "recognizes", "render", "reply", "request",
+    "answering", "arranged", "check", "definitions", "finished", "is_response", "name",
+    "output_limit", "parse", "plain_text", "provider", "recognizes", "render", "reply", "request",
 ]  # fmt: skip
 
 name = NAME

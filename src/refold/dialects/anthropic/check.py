@@ -212,12 +212,18 @@ def _compaction_faults(messages: list[dict[str, Any]]) -> Faults:
 
 
 def _loop_faults(messages: list[dict[str, Any]]) -> Faults:
-    """Requires that every answer of the open tool loop begins with thinking."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message["role"] == "user" and not _ids(message, "tool_result", "tool_use_id"):
-            return
-        if not _ids(message, "tool_use", "id"):
+    """Requires that every answer of the open tool loop begins with thinking. Consecutive messages
+    of the user are one turn, so words after a result leave the loop open."""
+    start = before = 0
+    has_results = False
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant":
+            before, has_results = start, False
+        else:
+            has_results = has_results or bool(_ids(message, "tool_result", "tool_use_id"))
+            start = before if has_results else index + 1
+    for index, message in enumerate(messages[start:], start=start):
+        if message["role"] != "assistant" or not _ids(message, "tool_use", "id"):
             continue
         kind = message["content"][0]["type"]
         if kind not in ("thinking", "redacted_thinking"):

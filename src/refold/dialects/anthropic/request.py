@@ -20,7 +20,7 @@ from refold.dialects.anthropic.marks import MARK, given_ttl, mark_of, marked, wi
 from refold.dialects.anthropic.native import has_block, with_beta
 from refold.dialects.anthropic.parse import parse_plain
 from refold.dialects.anthropic.render import ELSEWHERE, NAME, distinct
-from refold.dialects.protocol import REFOLDS, CacheMarks
+from refold.dialects.protocol import GO_ON, REFOLDS, Arranged, CacheMarks
 from refold.dialects.tools import (
     definition_of,
     function_in,
@@ -63,6 +63,7 @@ def request(
     A user speaks last."""
     unmarked = caching.by != "caller"
     defined = definitions(tools, lost, unmarked=unmarked) if tools else []
+    messages = arranged(messages, lost).messages
     lead = leading(messages, _SYSTEM)
     prompt: str | list[Wire]
     if isinstance(system, str) and not lead:
@@ -70,8 +71,22 @@ def request(
     else:
         blocks = [system, *map(_system_text, messages[:lead])]
         prompt = text_blocks(blocks, unmarked=unmarked)
+    beginning = {"system": prompt} if prompt else {}
+    ending = {"tools": defined} if defined else {}
+    call = {**beginning, "messages": messages[lead:], **ending}
+    if not unmarked:
+        return with_marks_in_order(call, caching.most)
+    if not marks:
+        return call
+    ttl = caching.ttl or given_ttl([*objects_in(system), *objects_in(tools)])
+    return marked(call, [index - lead for index in marks], caching.most, mark_of(ttl))
+
+
+def arranged(messages: list[Wire], lost: list[str]) -> Arranged:
+    """The page with every call id once, and with a user speaking last. System messages after the
+    beginning become the user's: most models refuse them there, and the newest accept only some."""
+    lead = leading(messages, _SYSTEM)
     page = messages[lead:]
-    # Most models refuse system messages among the others, and the newest accept only some.
     if not frozenset(_SYSTEM).isdisjoint(map(_ROLE, page)):
         page = [
             {"role": "user", "content": as_system(_system_text(message))}
@@ -80,15 +95,7 @@ def request(
             for message in page
         ]
     page = ended_by_user(distinct(page))
-    beginning = {"system": prompt} if prompt else {}
-    ending = {"tools": defined} if defined else {}
-    call = {**beginning, "messages": page, **ending}
-    if not unmarked:
-        return with_marks_in_order(call, caching.most)
-    if not marks:
-        return call
-    ttl = caching.ttl or given_ttl([*objects_in(system), *objects_in(tools)])
-    return marked(call, [index - lead for index in marks], caching.most, mark_of(ttl))
+    return Arranged([*messages[:lead], *page], range(len(messages)))
 
 
 def _system_text(message: Wire) -> str:
@@ -126,7 +133,6 @@ def _defined(tool: dict[str, Any], lost: list[str]) -> dict[str, Any] | None:
 
 _THINKING = ("thinking", "redacted_thinking")
 _MEDIA = ("image", "document")
-_GO_ON = "(go on)"
 # Tokens that an answer needs besides thinking, unless the caller asked for fewer.
 _ANSWER_MIN = 1_024
 
@@ -182,7 +188,7 @@ def ended_by_user(messages: list[Wire]) -> list[Wire]:
     kind = (objects_in(messages[-1].get("content")) or [{}])[-1].get("type")
     if isinstance(kind, str) and kind.endswith(("_tool_use", "_tool_result")):
         return messages
-    return [*messages, {"role": "user", "content": _GO_ON}]
+    return [*messages, {"role": "user", "content": GO_ON}]
 
 
 def _is_thinking_on(request: Wire) -> bool:
@@ -195,8 +201,12 @@ def with_loops_said(messages: list[Wire]) -> list[Wire]:
     """The messages; in every tool loop, those up to the last call without thinking and its results
     become text, if thinking requires it."""
     starts = [0]
-    for index, message in enumerate(messages):
-        if message.get("role") == "user" and not _has(message, "tool_result"):
+    has_results = False  # consecutive messages of the user are one turn
+    for index, (message, follower) in enumerate(zip(messages, [*messages[1:], {}])):
+        is_answer = message.get("role") == "assistant"
+        has_results = not is_answer and (has_results or _has(message, "tool_result"))
+        is_turn = not is_answer and follower.get("role", "assistant") == "assistant"
+        if is_turn and not has_results:
             starts.append(index + 1)
     page: list[Wire] = []
     for first, after in pairwise(starts):

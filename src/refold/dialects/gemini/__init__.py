@@ -13,12 +13,12 @@ from refold.dialects import DEFAULT
 from refold.dialects.gemini.check import check
 from refold.dialects.gemini.parse import is_response, parse, recognizes, reply
 from refold.dialects.gemini.render import NAME, answering, render
-from refold.dialects.gemini.request import definitions, request
+from refold.dialects.gemini.request import arranged, definitions, request
 from refold.dialects.protocol import finished_as_it_is as finished
 
 __all__ = [
-    "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
-    "plain_text", "provider", "recognizes", "render", "reply", "request",
+    "answering", "arranged", "check", "definitions", "finished", "is_response", "name",
+    "output_limit", "parse", "plain_text", "provider", "recognizes", "render", "reply", "request",
 ]  # fmt: skip
 
 name = NAME

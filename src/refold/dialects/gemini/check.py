@@ -146,6 +146,8 @@ _FAULTS: dict[str, Callable[[dict[str, Any]], Faults]] = {
 def _order_faults(contents: list[Content]) -> Faults:
     if contents[0]["role"] != "user":
         yield "contents[0]: the first content is the model's, not the user's"
+    if contents[-1]["role"] == "model":
+        yield f"contents[{len(contents) - 1}]: the request ends with the model"
     for index in range(1, len(contents)):
         if contents[index]["role"] == "model" == contents[index - 1]["role"]:
             yield f"contents[{index}]: the model speaks twice in a row"

@@ -1,8 +1,9 @@
 """Requests to Gemini: the keyword arguments of `client.models.generate_content`.
 
 This sees the whole page: system messages get their place, consecutive contents of the model become
-one, and the first call of every step is signed if any call is. All functions are declared in one
-list. Neighbours: `render` makes the contents, `dialects.tools` reads definitions of every shape.
+one, the first call of every step is signed if any call is, and a user speaks last, because newer
+models refuse a request that ends with the model. All functions are declared in one list.
+Neighbours: `render` makes the contents, `dialects.tools` reads definitions of every shape.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refold.dialects.gemini.render import NAME, UNSIGNED, value_in
-from refold.dialects.protocol import REFOLDS, CacheMarks
+from refold.dialects.protocol import GO_ON, REFOLDS, Arranged, CacheMarks
 from refold.dialects.tools import (
     definition_of,
     function_in,
@@ -21,7 +22,7 @@ from refold.dialects.tools import (
     plain_tool,
     report_left_out,
 )
-from refold.dialects.wire import as_system, leading, report, text_blocks
+from refold.dialects.wire import as_system, leading, text_blocks
 
 Wire = dict[str, Any]
 
@@ -37,8 +38,7 @@ def request(
 ) -> Wire:
     """The keyword arguments of the call. There are no marks: the provider caches automatically.
     Leading system messages follow the system prompt."""
-    if messages and messages[-1].get("role") == "model":
-        report(lost, "the conversation ends with the model: some Gemini models refuse that")
+    messages = arranged(messages, lost).messages
     lead = leading(messages, ("system",))
     prompt = text_blocks([system, *map(_system_text, messages[:lead])])
     config: Wire = {}
@@ -48,7 +48,7 @@ def request(
     defined = definitions(tools, lost)
     if defined:
         config["tools"] = defined
-    contents = {"contents": _signed(_alternating(messages[lead:]))}
+    contents = {"contents": messages[lead:]}
     return {**contents, "config": config} if config else contents
 
 
@@ -58,19 +58,26 @@ def _system_text(message: Wire) -> str:
     return text
 
 
-def _alternating(messages: list[Wire]) -> list[Wire]:
-    """The messages with consecutive contents of the model joined, because a call must come directly
-    after the user's turn. System messages become the user's."""
-    out: list[Wire] = []
-    for message in messages:
+def arranged(messages: list[Wire], lost: list[str]) -> Arranged:
+    """The page with consecutive contents of the model joined, because a call must come directly
+    after the user's turn, with steps signed, and with a user speaking last. System messages after
+    the beginning become the user's."""
+    lead = leading(messages, ("system",))
+    contents: list[Wire] = []
+    places = list(range(lead))
+    for message in messages[lead:]:
         if message["role"] == "system":
             text = as_system(_system_text(message))
-            out.append({"role": "user", "parts": [{"text": text}]})
-        elif out and message["role"] == "model" == out[-1]["role"]:
-            out[-1] = {**out[-1], "parts": [*out[-1]["parts"], *message["parts"]]}
+            contents.append({"role": "user", "parts": [{"text": text}]})
+        elif contents and message["role"] == "model" == contents[-1]["role"]:
+            parts = [*contents[-1]["parts"], *message["parts"]]
+            contents[-1] = {**contents[-1], "parts": parts}
         else:
-            out.append(message)
-    return out
+            contents.append(message)
+        places.append(lead + len(contents) - 1)
+    if contents and contents[-1]["role"] == "model":
+        contents.append({"role": "user", "parts": [{"text": GO_ON}]})
+    return Arranged([*messages[:lead], *_signed(contents)], places)
 
 
 def _signed(contents: list[Wire]) -> list[Wire]:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 
 from refold.dialects.openai_chat.check import check
 from refold.dialects.openai_chat.parse import is_response, parse, recognizes, reply
-from refold.dialects.openai_chat.render import NAME, definitions, render, request
+from refold.dialects.openai_chat.render import NAME, arranged, definitions, render, request
 from refold.dialects.protocol import answering_by_id as answering
 from refold.dialects.protocol import finished_as_it_is as finished
 
 __all__ = [
-    "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
-    "plain_text", "provider", "recognizes", "render", "reply", "request",
+    "answering", "arranged", "check", "definitions", "finished", "is_response", "name",
+    "output_limit", "parse", "plain_text", "provider", "recognizes", "render", "reply", "request",
 ]  # fmt: skip
 
 name = NAME

@@ -17,7 +17,7 @@ from typing import Any
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.form import Rename, filled
 from refold.dialects.input import plain, remove_marks
-from refold.dialects.protocol import REFOLDS, CacheMarks
+from refold.dialects.protocol import REFOLDS, Arranged, CacheMarks
 from refold.dialects.tools import functions
 from refold.dialects.wire import (
     EMPTY,
@@ -396,11 +396,12 @@ def _media_part(media: Media) -> dict[str, Any]:
 _SYSTEM = ("system", "developer")
 
 
-def alternating(request: dict[str, Any]) -> dict[str, Any]:
-    """The request with consecutive messages of one role joined, on copies. System messages after
-    the beginning become the user's; calls and results stay unchanged."""
+def alternating(messages: Sequence[Wire]) -> Arranged:
+    """The messages with consecutive ones of one role joined, on copies. System messages after the
+    beginning become the user's; calls and results stay unchanged."""
     out: list[Wire] = []
-    for message in request["messages"]:
+    places: list[int] = []
+    for message in messages:
         is_system = message["role"] in _SYSTEM
         if is_system and any(wire["role"] not in _SYSTEM for wire in out):
             text = "\n".join(part.get("text", "") for part in _parts(message["content"]))
@@ -417,7 +418,8 @@ def alternating(request: dict[str, Any]) -> dict[str, Any]:
             out[-1] = {**out[-1], **message, "role": out[-1]["role"], "content": content}
         else:
             out.append(message)
-    return {**request, "messages": out}
+        places.append(len(out) - 1)
+    return Arranged(out, places)
 
 
 def _parts(content: Any) -> list[Wire]:
@@ -441,21 +443,27 @@ def request(
     caching: CacheMarks = REFOLDS,
 ) -> dict[str, Any]:
     """The keyword arguments of the call. There are no marks: the provider caches automatically."""
-    page = messages
-    if "function" in map(_ROLE, messages):
-        page = []
-        for message, before in zip(messages, [{}, *messages]):
-            # A legacy function result is accepted only directly after the call of that function.
-            called = at(before, ("function_call", "name"))
-            if message["role"] == "function" and message.get("name") != called:
-                page.append({"role": "user", "content": message.get("content") or EMPTY})
-            else:
-                page.append(message)
+    page = arranged(messages, lost).messages
     kwargs: Wire = {"messages": [*_system_messages(system), *page]}
     defined = definitions(tools, lost)
     if defined:
         kwargs["tools"] = defined
     return kwargs
+
+
+def arranged(messages: list[Wire], lost: list[str]) -> Arranged:
+    """The page; a legacy function result is accepted only directly after the call of that function,
+    and becomes the user's anywhere else."""
+    page = messages
+    if "function" in map(_ROLE, messages):
+        page = []
+        for message, before in zip(messages, [{}, *messages]):
+            called = at(before, ("function_call", "name"))
+            if message["role"] == "function" and message.get("name") != called:
+                page.append({"role": "user", "content": message.get("content") or EMPTY})
+            else:
+                page.append(message)
+    return Arranged(page, range(len(page)))
 
 
 def definitions(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:

@@ -11,13 +11,13 @@ from refold.dialects.openai_responses.check import check
 from refold.dialects.openai_responses.items import NAME
 from refold.dialects.openai_responses.parse import is_response, parse, recognizes, reply
 from refold.dialects.openai_responses.render import render
-from refold.dialects.openai_responses.request import definitions, request
+from refold.dialects.openai_responses.request import arranged, definitions, request
 from refold.dialects.protocol import answering_by_id as answering
 from refold.dialects.protocol import finished_as_it_is as finished
 
 __all__ = [
-    "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
-    "plain_text", "provider", "recognizes", "render", "reply", "request",
+    "answering", "arranged", "check", "definitions", "finished", "is_response", "name",
+    "output_limit", "parse", "plain_text", "provider", "recognizes", "render", "reply", "request",
 ]  # fmt: skip
 
 name = NAME

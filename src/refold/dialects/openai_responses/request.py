@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ from refold.dialects.openai_responses.items import (
     kind_of,
     without_id,
 )
-from refold.dialects.protocol import REFOLDS, CacheMarks
+from refold.dialects.protocol import REFOLDS, Arranged, CacheMarks
 from refold.dialects.tools import functions, report_left_out
 from refold.dialects.wire import plain_id, prompt_text, report
 
@@ -42,8 +43,7 @@ def request(
     caching: CacheMarks = REFOLDS,
 ) -> dict[str, Any]:
     """The keyword arguments of the call. There are no marks: the provider caches automatically."""
-    items = _distinct_calls(_distinct_items(_by_reasoning(map(_read, messages))))
-    kwargs: dict[str, Any] = {"input": _paired(list(items), lost)}
+    kwargs: dict[str, Any] = {"input": arranged(messages, lost).messages}
     instructions = prompt_text(system)
     if instructions:
         kwargs["instructions"] = instructions
@@ -51,6 +51,15 @@ def request(
     if defined:
         kwargs["tools"] = defined
     return kwargs
+
+
+def arranged(messages: list[dict[str, Any]], lost: list[str]) -> Arranged:
+    """The items with every id once and with their counterparts, without the others."""
+    items = list(_distinct_calls(_distinct_items(_by_reasoning(map(_read, messages)))))
+    sent = _paired(items, lost)
+    numbers = count()
+    places = [next(numbers) if is_sent else None for is_sent in sent]
+    return Arranged([read.item for read, is_sent in zip(items, sent) if is_sent], places)
 
 
 class _Read(Struct, frozen=True):
@@ -112,13 +121,14 @@ def _distinct_calls(items: Iterable[_Read]) -> Iterator[_Read]:
 # --- pairs ---
 
 
-def _paired(items: Sequence[_Read], lost: list[str]) -> list[dict[str, Any]]:
-    """The items that have their counterpart. Reads them backwards, because reasoning needs its
+def _paired(items: Sequence[_Read], lost: list[str]) -> list[bool]:
+    """Which items have their counterpart. Reads them backwards, because reasoning needs its
     answer."""
     answerable = set(map(_answerable_id, items))
-    complete: list[_Read] = []
+    follower: _Read | None = None
+    are_sent: list[bool] = []
     for read in reversed(items):
-        fault = _order_fault(read, complete[-1] if complete else None)
+        fault = _order_fault(read, follower)
         answered = read.answer
         if read.kind == "mcp_approval_response":
             answered = text_in(read.item, "approval_request_id")
@@ -126,11 +136,12 @@ def _paired(items: Sequence[_Read], lost: list[str]) -> list[dict[str, Any]]:
             answered = text_in(read.item, "call_id")
         if not fault and answered and answered not in answerable:
             fault = f"a {read.kind} is not sent without what it answers"
+        are_sent.append(not fault)
         if fault:
             report(lost, fault)
         else:
-            complete.append(read)
-    return [read.item for read in reversed(complete)]
+            follower = read
+    return are_sent[::-1]
 
 
 def _order_fault(read: _Read, follower: _Read | None) -> str:

@@ -17,7 +17,16 @@ from typing import Any
 import httpx2
 from anthropic import Middleware
 
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Wire, log, same
+from refold.edges.adapters.guest import (
+    Answered,
+    Guest,
+    Place,
+    Sent,
+    Wire,
+    log,
+    same,
+    thinking_options,
+)
 from refold.edges.proxy.body import reply_of
 from refold.edges.proxy.savings import UsageReader
 
@@ -66,6 +75,7 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
             model=body.get("model"),
             system=body.get("system"),
             tools=body.get("tools"),
+            options=thinking_options(body),
         )
 
     def _listener(self, sent: Sent[Any], response: Any) -> Listener:

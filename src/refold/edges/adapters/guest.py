@@ -1,12 +1,12 @@
 """refold as a guest in a framework that owns the loop: folds each call, and records its answer.
 
-`folded` mirrors the framework's list and returns the page: the framework's own objects for unfolded
-messages, new ones only for edited ones. `Guest` records an answer on arrival, with the fingerprint
-of its later repetition in the list, so that nothing is written twice and the last answer of a run
-is not lost; a failure after the model's answer is logged and never reaches the agent. `Sessions`
-keeps the newest conversations open; a conversation's id is derived from the framework's name for
-the session, so two processes write one log. Neighbours: `engine.mirror`, `Context.page`, and every
-adapter.
+`folded` mirrors the framework's list and returns the page of a request: the framework's own objects
+for messages that are sent as they were appended, new ones for all others. `Guest` records an answer
+on arrival, with the fingerprint of its later repetition in the list, so that nothing is written
+twice and the last answer of a run is not lost; a failure after the model's answer is logged and
+never reaches the agent. `Sessions` keeps the newest conversations open; a conversation's id is
+derived from the framework's name for the session, so two processes write one log. Neighbours:
+`engine.mirror`, `Context.page`, and every adapter.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import refold
+from refold import dialects
 from refold.conversations.listing import id_for
+from refold.core.model import Slot, ToolResult
+from refold.dialects.native import takes_none
+from refold.dialects.page import PageMessage, unsettled
 from refold.settings.sources import default_store
 from refold.types import Store
 
 Own = TypeVar("Own")
 Wire = dict[str, Any]
+
+NO_OPTIONS: Mapping[str, Any] = {}
 
 log = logging.getLogger("refold.adapters")
 # Errors raised by unusual objects of a framework.
@@ -57,28 +63,27 @@ def folded(
     dialect: str,
     system: Any = None,
     tools: list[Any] | None = None,
+    options: Mapping[str, Any] = NO_OPTIONS,
 ) -> Sent[Own]:
     """The page to send instead of these messages. `wire` renders a message of the framework in the
-    dialect, `made` is the way back. An unreadable list is sent unchanged, and logged: its provider
-    can explain the fault better."""
+    dialect, `made` is the way back; `options` are those of the call that the page depends on. An
+    unreadable list is sent unchanged, and logged: its provider can explain the fault better."""
     try:
         wires = [wire(message) for message in messages]
         seqs = context.mirror(wires, system=system, tools=tools).seqs
-        context.request(dialect)
+        context.request(dialect, **options)
     except UNREADABLE as error:
         return sent_unchanged(messages, error)
     view = context.view
-    shown = list(messages)
-    if not _is_own(view, seqs, wires):
-        unedited = {slot.seq for slot in view.slots if not slot.edits and not slot.summary}
-        index_of = {own: index for index, own in enumerate(seqs) if own and unedited >= set(own)}
-        shown = []
-        for page_message in context.page(dialect):
-            index, message = index_of.get(page_message.seqs), page_message.message
-            if index is None or (_thinks(wires[index]) and message != wires[index]):
-                shown.append(made(message))
-            else:
-                shown.append(messages[index])
+    slots = {slot.seq: slot for slot in view.slots}
+    index_of = {own: index for index, own in enumerate(seqs) if own}
+    shown = []
+    for one in context.page(dialect):
+        index = index_of.get(one.seqs)
+        if index is not None and _is_unchanged(one, [slots[seq] for seq in one.seqs], dialect):
+            shown.append(messages[index])
+        else:
+            shown.append(made(one.message))
     return Sent(
         shown=shown, wires=wires, conversation=context.id, last=newest(view), head=view.head
     )
@@ -107,26 +112,28 @@ def definitions(tools: Iterable[Any], wire: Callable[[Any], Any]) -> list[Any] |
     return wires or None
 
 
+def thinking_options(call: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a call to Anthropic on which its messages depend: the kind of thinking, but
+    not its budget, which is for the caller to fit into a limit."""
+    thinking = call.get("thinking")
+    return {"thinking": {"type": thinking.get("type")}} if isinstance(thinking, Mapping) else {}
+
+
 def newest(view: refold.View) -> int:
     """The seq of the newest message on the page."""
     return view.slots[-1].last if view.slots else 0
 
 
-def _is_own(view: refold.View, seqs: Sequence[tuple[int, ...]], wires: Sequence[Any]) -> bool:
-    """Whether the page is the framework's own list: without edits, without hidden messages, and
-    without thinking from a time when the page had some."""
-    on_page = {slot.seq for slot in view.slots}
-    is_edited = any(slot.edits or slot.summary for slot in view.slots)
-    if is_edited or not all(map(on_page.issuperset, seqs)):
-        return False
-    return not view.undoable or not any(map(_thinks, wires))
-
-
-def _thinks(wire: Any) -> bool:
-    """Whether a message has thinking, which becomes invalid if the page before it changes."""
-    parts = wire.get("content") if isinstance(wire, dict) else None
-    kinds = {part.get("type") for part in parts or () if isinstance(part, dict)}
-    return bool(kinds & {"thinking", "redacted_thinking", "reasoning"})
+def _is_unchanged(shown: PageMessage, slots: Sequence[Slot], dialect: str) -> bool:
+    """Whether a message on the page is as it was appended: without edits, with whole results, and
+    without a repair by the page around it. Compares with the log, because the framework's message
+    may have what the log leaves out, such as reminders."""
+    for slot in slots:
+        has_stub = any(isinstance(one, ToolResult) and one.artifact for one in slot.message.blocks)
+        if slot.edits or slot.summary or has_stub:
+            return False
+    appended = unsettled(slots, dialects.dialect(dialect), lambda _: True, takes_none)
+    return [one.message for one in appended] == [shown.message]
 
 
 # --- calls and answers ---
@@ -157,6 +164,7 @@ class Guest:
         system: Any = None,
         tools: list[Any] | None = None,
         dialect: str = "",
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> Sent[Own]:
         """The page to send instead of the messages of the session `name`. If the store cannot be
         reached, they are sent unchanged."""
@@ -165,9 +173,8 @@ class Guest:
                 if "model" not in self._settings:
                     context.update(model=model, window=self._settings.get("window"))
                 used = dialect or self.dialect
-                sent = folded(
-                    context, messages, wire, made, dialect=used, system=system, tools=tools
-                )
+                call = {"system": system, "tools": tools, "options": options}
+                sent = folded(context, messages, wire, made, dialect=used, **call)
                 return replace(sent, session=name)
         except (refold.Unavailable, refold.Conflict) as error:
             return sent_unchanged(messages, error)

@@ -24,7 +24,15 @@ from litellm.types.utils import CallTypes
 from pydantic import BaseModel
 
 import refold
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Waiting, same
+from refold.edges.adapters.guest import (
+    Answered,
+    Guest,
+    Place,
+    Sent,
+    Waiting,
+    same,
+    thinking_options,
+)
 from refold.edges.proxy.body import reply_in
 
 HOST = "litellm"
@@ -79,6 +87,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
             model=call.get("model"),
             system=call.get(SYSTEM.get(dialect, "")),
             tools=call.get("tools"),
+            options=thinking_options(call) if dialect == "anthropic" else {},
         )
 
     async def _take(self, call: Call, response: Any, call_type: Any) -> None:

@@ -20,7 +20,16 @@ from pydantic_ai import messages as framework
 from pydantic_ai.capabilities import AbstractCapability
 
 import refold
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Waiting, Wire, definitions
+from refold.edges.adapters.guest import (
+    Answered,
+    Guest,
+    Place,
+    Sent,
+    Waiting,
+    Wire,
+    definitions,
+    thinking_options,
+)
 
 HOST, DIALECT = "pydantic-ai", "anthropic"
 # Capabilities of `pydantic-ai-harness` that shorten a history; the others have it in their names.
@@ -62,6 +71,8 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
     def _folded(self, name: str, request: Any) -> Sent[Any]:
         messages, parameters = request.messages, request.model_request_parameters
         system = "\n\n".join(instructions_of(messages, parameters))
+        settings = request.model_settings or {}
+        call = {"thinking": settings.get("anthropic_thinking")}
         return self._guest.fold(
             name,
             messages,
@@ -70,6 +81,7 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
             model=request.model.model_name,
             system=system or None,
             tools=definitions(parameters.tool_defs.values(), tool_definition),
+            options=thinking_options(call),
         )
 
 

@@ -25,6 +25,7 @@ from refold import dialects
 from refold.conversations.importer import Recognised, recognise
 from refold.core.call_arguments import canonical_arguments
 from refold.core.model import Block, Text, ToolCall, View
+from refold.dialects.protocol import GO_ON
 from refold.edges.proxy.body import Begun, ParsedCall, Wire, is_answer
 from refold.edges.proxy.folding import Compaction, Folding
 from refold.edges.proxy.inside import tools as inside
@@ -116,6 +117,8 @@ class OpenConversation:
             return None
         context = self.context
         shown = context.page(parsed.dialect)
+        if is_answer(parsed.messages[-1]) and shown[-1].message.get("content") == GO_ON:
+            del shown[-1]  # the client wants the model to continue these words
         if upto is not None:
             shown = [one for one in shown if max(one.seqs, default=0) <= upto]
         wires = self.encoded.messages(context.view, shown, self.places, parsed.messages)

@@ -50,6 +50,7 @@ ANY_TIME_MS = 2**52  # later than any far clock
 TAKE_PLAIN = "refold sync --take-plain takes it in; refold sync key apply encrypts it there"
 
 
+@checks.checked_store
 class EncryptedStore:
     """An encrypted far store; satisfies `Store`. `keys` reads the key file at its first use; `near`
     is the other side of the sync."""

@@ -71,6 +71,7 @@ def _guarded(
     return guarded
 
 
+@checks.checked_store
 class FilesStore:
     """Keeps logs and artifacts as files in a folder; satisfies `Store`."""
 

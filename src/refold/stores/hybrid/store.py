@@ -48,6 +48,7 @@ FAR_STORE = "far store"
 T = TypeVar("T")
 
 
+@checks.checked_store
 class HybridStore:
     """Keeps logs and artifacts near, and syncs them; satisfies `Store`. `far` opens the far store
     at its first use."""

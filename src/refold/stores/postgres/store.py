@@ -39,6 +39,7 @@ R = TypeVar("R")
 MS_MAX = (1 << 62) - 1
 
 
+@checks.checked_store
 class PostgresStore:
     """Keeps logs and artifacts of one org in a PostgreSQL database; satisfies `Store`."""
 

@@ -63,6 +63,7 @@ class Rewritten(Struct, kw_only=True):
     kept: str
 
 
+@checks.checked_store
 class RemoteStore:
     """Keeps logs and artifacts on a server; satisfies `Store`."""
 

@@ -52,6 +52,7 @@ def _guarded(
     return guarded
 
 
+@checks.checked_store
 class SqliteStore:
     """Keeps logs in a SQLite file and artifacts in a folder beside it; satisfies `Store`."""
 

@@ -138,13 +138,19 @@ def _bound(place: str) -> str:
 
 
 def check_open_loop(request: Json, messages: list[Json]) -> None:
-    """T5: with manual thinking, every answer of the open tool loop begins with thinking."""
+    """T5: with manual thinking, every answer of the open tool loop begins with thinking. The user's
+    turn joins consecutive messages, so words after results do not close the loop."""
     if (request.get("thinking") or {}).get("type", "disabled") == "disabled":
         return
+    is_results = False  # whether the user's turn after a message has results
     for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message["role"] == "user" and not ids_in(message, "tool_result", "tool_use_id"):
-            return
+        message, before = messages[index], messages[max(index - 1, 0)]
+        if message["role"] == "user":
+            is_results = is_results or bool(ids_in(message, "tool_result", "tool_use_id"))
+            if before["role"] != "user" and not is_results:
+                return
+        else:
+            is_results = False
         if not ids_in(message, "tool_use", "id"):
             continue
         kind = blocks_of(message)[0]["type"]

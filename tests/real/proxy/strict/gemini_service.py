@@ -113,6 +113,8 @@ def check(request: Json, model: str) -> None:
     is_user = contents[0]["role"] == "user"
     need(is_user, "Please ensure that multiturn requests start with a user turn.")
     _check_calls(contents)
+    is_users = contents[-1]["role"] == "user"
+    need(is_users, "Requests ending with a model turn are not supported.")
     _check_signatures(contents, model)
     _check_system(value_in(request, "systemInstruction"))
     for tool in request.get("tools") or []:
