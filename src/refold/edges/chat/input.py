@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from refold.display import fenced
+from refold.display import fenced, visible
 from refold.errors import Denied, NotFound, RefoldError, sentence
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class PlainLines:
         return joined(lambda is_first: self._line(PROMPT if is_first else MORE))
 
     def ask(self, question: str) -> str:
-        answer = self._line(f"{question} ") if self.can_ask else None
+        answer = self._line(f"{visible(question)} ") if self.can_ask else None
         return (answer or "").strip()
 
     def _line(self, prompt: str) -> str | None:

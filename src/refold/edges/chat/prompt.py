@@ -20,6 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.display import visible
 from refold.edges.chat.input import PROMPT, in_quotes, mention
 from refold.edges.commands.candidates import in_chat
 from refold.edges.commands.command import Taking
@@ -60,7 +61,7 @@ class PromptLines:
         if self._ahead:
             return self._ahead.pop()
         self._names = self.find_names()
-        return self._prompted(bottom_toolbar=status)
+        return self._prompted(bottom_toolbar=visible(status))
 
     def read_ahead(self, module: str) -> None:
         """Reads the first line while a module is loaded, which begins after the prompt appears."""
@@ -83,7 +84,7 @@ class PromptLines:
         from prompt_toolkit import prompt
 
         try:
-            answer: str = prompt(f"{question} ")
+            answer: str = prompt(f"{visible(question)} ")
         except EOFError:
             return ""
         return answer.strip()
@@ -168,7 +169,9 @@ def words_for(text: str, names: Names) -> list[str]:
         found = [mention(path) for path in paths(name, names.root, names.guards)]
     else:
         found = []
-    return sorted({word for word in found if word.startswith(last) and word != last})
+    words = {word for word in found if word.startswith(last) and word != last}
+    # A completed word is shown as it is; a name that steers the terminal has to be typed.
+    return sorted(word for word in words if visible(word) == word)
 
 
 def _command_words(text: str, last: str, names: Names) -> Iterable[str]:

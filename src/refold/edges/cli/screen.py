@@ -255,11 +255,13 @@ class Screen:
             yield None
             return
         with errors._progress_bar() as bar:
-            task = bar.add_task(doing, total=None)
+            task = bar.add_task("", total=None)
 
-            def show(what: str, done: int, total: int) -> None:
-                bar.update(task, description=visible(what), completed=done, total=total)
+            def show(what: str, done: int, total: int | None) -> None:
+                text = errors.escaped(one_line(what))
+                bar.update(task, description=text, completed=done, total=total)
 
+            show(doing, 0, None)
             yield show
 
     def emit(self, value: Result | Mapping[str, Any]) -> None:

@@ -77,7 +77,8 @@ def header(window: int, model: str) -> Text:
         f"  one scripted agent, real tools, a window of {window:,} tokens\n", style="default"
     )
     title.append(
-        f"the same stream to both sides, priced as {model}, measured in this run", style="dim"
+        f"the same stream to both sides, priced as {clean(model)}, measured in this run",
+        style="dim",
     )
     return title
 

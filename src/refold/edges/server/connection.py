@@ -13,10 +13,11 @@ import logging
 import socket
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from refold.display import visible
 from refold.edges.server.limits import Limits
 from refold.errors import Unavailable
 
@@ -116,9 +117,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+class _VisibleLines(logging.StreamHandler[TextIO]):
+    """Writes records without control characters: standard error may be a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
 def log_to_stderr(formatter: logging.Formatter, levels: Mapping[str, str]) -> None:
     """Sends the loggers with these names to standard error, from these levels up."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _VisibleLines(sys.stderr)
     handler.setFormatter(formatter)
     for name, level in levels.items():
         log = logging.getLogger(name)
