@@ -17,6 +17,7 @@ from refold.display import failure, suggestion
 from refold.errors import Invalid
 
 RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
+RECENT_DEFAULT = 10
 NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens", "messages_cap",
@@ -90,9 +91,9 @@ class Config(
     # Share of the whole conversation at which a compaction is also due, from half of the trigger
     # on; 0: only the trigger counts.
     compact_share: float = 0.0
-    # Messages at the end of the page that every strategy leaves alone; a gist only if they leave
-    # more than half of its room.
-    keep_recent: int = 10
+    # Messages at the end of the page that stay whole, even if a target is missed; None: 10, as far
+    # as they leave more than half of the room.
+    keep_recent: int | None = None
     # Tokens above which a tool result becomes an artifact; None: an eighth of the window, at
     # most 8,000.
     offload_tokens: int | None = None
@@ -208,6 +209,11 @@ def check_names(
         if name not in known:
             hint = suggestion(name, known)
             raise Invalid(f"{origin} has an unknown name {name!r}", hint=hint)
+
+
+def recent_messages(config: Config) -> int:
+    """The number of messages at the end of the page to keep, if there is room."""
+    return RECENT_DEFAULT if config.keep_recent is None else config.keep_recent
 
 
 def _faults(config: Config) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 T = TypeVar("T")
+NOT_TEXT = "a text has a lone surrogate, which UTF-8 cannot represent"
 
 _lock = threading.Lock()
 _read = set[Any]()
@@ -48,7 +49,10 @@ def convert(value: Any, kind: Any, *, strict: bool = True) -> Any: ...
 
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
     """A value of this type, from plain data."""
-    return msgspec.convert(value, resolved_type(kind), strict=strict)
+    try:
+        return msgspec.convert(value, resolved_type(kind), strict=strict)
+    except UnicodeEncodeError as error:
+        raise msgspec.ValidationError(NOT_TEXT) from error
 
 
 @overload
@@ -61,7 +65,10 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any) -> Any: ...
 
 def decode(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
     """A value of this type, from JSON."""
-    return msgspec.json.decode(data, type=resolved_type(kind))
+    try:
+        return msgspec.json.decode(data, type=resolved_type(kind))
+    except UnicodeEncodeError as error:
+        raise msgspec.DecodeError(NOT_TEXT) from error
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:

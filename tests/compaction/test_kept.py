@@ -1,5 +1,5 @@
-"""What a caller names in a call by `keep_recent` stays whole, whatever strategy runs and whether
-or not the target is met."""
+"""The last messages named by `keep_recent`, in a call or in the configuration, stay whole, whatever
+strategy runs and whether or not the target is met."""
 
 from __future__ import annotations
 
@@ -38,16 +38,18 @@ pages = st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=3, max_s
 
 
 @pytest.mark.parametrize("strategy", [*STRATEGIES, ""])
-@given(page=pages, count=st.integers(1, 12), target=st.integers(0, 4_000))
+@given(page=pages, count=st.integers(1, 12), target=st.integers(0, 4_000), configured=st.booleans())
 @settings(max_examples=8, deadline=None)
-def test_what_the_call_names_stays_whole(
-    strategy: str, page: list[tuple[int, bool]], count: int, target: int
+def test_the_messages_that_are_named_stay_whole(
+    strategy: str, page: list[tuple[int, bool]], count: int, target: int, configured: bool
 ) -> None:
-    context = opened([size for size, _ in page], [tool for _, tool in page])
+    named = {"keep_recent": count}
+    config = named if configured else {}
+    context = opened([size for size, _ in page], [tool for _, tool in page], config=config)
     before = last(context, count)
     given = SIZES.get(strategy) or {"target": target}
     ladder = [strategy] if strategy else []
-    receipt = context.compact(*ladder, keep_recent=count, task="login", **given)
+    receipt = context.compact(*ladder, task="login", **given, **({} if configured else named))
     after = last(context, count)
     assert [(slot.seq, slot.message) for slot in after] == [
         (slot.seq, slot.message) for slot in before
@@ -56,18 +58,39 @@ def test_what_the_call_names_stays_whole(
         assert "tokens too many" in receipt.reason
 
 
-def test_a_missed_target_names_what_was_kept() -> None:
-    context = opened([20] * 20, [False] * 20)
-    receipt = context.compact("hide", target=300, keep_recent=10)
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_missed_target_names_what_was_kept(configured: bool) -> None:
+    named = {"keep_recent": 10}
+    context = opened([20] * 20, [False] * 20, config=named if configured else {})
+    receipt = context.compact("hide", target=300, **({} if configured else named))
     assert not receipt.reached
     assert "the last messages (keep_recent 10) alone have" in receipt.reason
 
 
-def test_a_page_over_the_hard_limit_is_cut_all_the_same() -> None:
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_page_over_the_hard_limit_is_cut_all_the_same(configured: bool) -> None:
     """What does not fit cannot be sent: the last rung takes of what was named as well."""
-    context = opened([300] * 10, [False] * 10, window=8_000)
-    context.compact(keep_recent=20)
+    named = {"keep_recent": 20}
+    sizes, tools = [300] * 10, [False] * 10
+    context = opened(sizes, tools, window=8_000, config=named if configured else {})
+    context.compact(**({} if configured else named))
     assert context.stats().current <= context.budget.input_max
+
+
+@pytest.mark.parametrize("count", [1, 7, 24, 40])
+def test_automatic_compactions_leave_the_configured_messages_whole(count: int) -> None:
+    context = opened([], [], window=16_000, config={"keep_recent": count})
+    done: list[refold.Notice] = []
+    context.on("compaction-complete", done.append)
+    said: list[int] = []
+    for number in range(300):
+        role = "assistant" if number % 2 else "user"
+        words = " ".join(f"word{number}x{word}" for word in range(30))
+        said += [event.seq for event in context.append({"role": role, "content": words})]
+        context.request()
+        slots = {slot.seq for slot in context.view.slots if not slot.edits}
+        assert slots.issuperset(said[-count:])
+    assert len(done) > 1
 
 
 def test_the_default_gives_way_to_a_size_that_was_named() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import dialects
-from refold.conversations.verifier import page_faults
+from refold.conversations.verifier import page_faults, refusals
 from refold.errors import Invalid
 
 IDS = ("a", "b", "call_1")
@@ -180,6 +180,7 @@ def check_page(context: refold.Context) -> None:
             continue
         assert dialects.dialect(name).check(request) == [], (name, request)
     assert page_faults(context.view) == []
+    assert [fault for name in dialects.DIALECTS for fault in refusals(context.view, name)] == []
 
 
 @settings(deadline=None, max_examples=400)

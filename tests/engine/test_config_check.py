@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
@@ -14,6 +14,9 @@ from refold.dialects import DIALECTS
 from refold.errors import Invalid
 from refold.ledger.facts import ACTION_KINDS
 from refold.log.notices import NAMES
+from refold.settings.anthropic_edits import EDITS
+from refold.settings.magenta import NAME as BLOCK
+from refold.settings.magenta import MagentaBlock, SemanticMemory
 from refold.stores import open_store
 from refold.strategies import clear, hide, importance, window
 from refold.strategies.registry import BUILT_IN, CHOICES, forget
@@ -109,6 +112,30 @@ def test_every_notice_can_be_listened_to_and_only_by_a_function() -> None:
 def test_a_value_that_is_out_of_bounds_is_refused_in_every_way_it_can_be_given() -> None:
     for wrong in ({"warn_ratio": 2.0}, {"keep_recent": -1}, {"ladder": "gist"}, {"redact": ["x"]}):
         refused(wrong)
+
+
+BLOCKS = [(MagentaBlock, ()), (SemanticMemory, ("semantic_memory",))]
+PLACES = [
+    *[(name,) for name in refold.Config.__struct_fields__],
+    *[(BLOCK, *path, name) for kind, path in BLOCKS for name in kind.__struct_fields__],
+    *[(BLOCK, EDITS), (BLOCK, "\ud800"), ("\ud800",)],
+    *[("strategy", name, "preset") for name in CHOICES],
+    *[("models", "gpt-5", name) for name in ("tokens_cap", "ladder", "\ud800")],
+]
+SURROGATES = st.sampled_from(["\ud800", "a\udfffb", ["\ud800"], {"\ud800": 1}, {"x": "\ud800"}])
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: ascii(".".join(place)))
+@settings(max_examples=10)
+@given(value=SURROGATES)
+def test_a_text_that_is_not_unicode_is_refused_in_every_setting(
+    place: tuple[str, ...], value: Any
+) -> None:
+    for name in reversed(place):
+        value = {name: value}
+    with pytest.raises(Invalid) as caught:
+        opened(config=value)
+    (str(caught.value) + caught.value.hint).encode()
 
 
 def test_the_choices_are_those_of_the_strategies() -> None:

@@ -36,7 +36,7 @@ from refold.log.log import Fresh
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.redaction import redactor
-from refold.strategies.brief import untouched_tokens
+from refold.strategies.brief import untouched_tokens, with_tail
 from refold.strategies.registry import check_tables
 from refold.writer import asker
 from refold.writer.asker import Asker, Outcome, Question, Writer
@@ -416,7 +416,8 @@ class Compactor:
     def _can_help(self, budget: Budget) -> bool:
         """Whether a compaction can help. A fixed part over the trigger is announced once; then
         only a page over the hard limit is still cut, if its uncuttable part is below it."""
-        fixed = round(untouched_tokens(self._log.state.view()) * budget.factor)
+        page = with_tail(self._log.state.view(), self._log.config.keep_recent or 0)
+        fixed = round(untouched_tokens(page) * budget.factor)
         if fixed < budget.compact_at:
             return True
         notice = Notice(

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from refold.compaction import trigger
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.trigger import instructions_of
-from refold.config import Config
+from refold.config import Config, recent_messages
 from refold.core.budget import Budget, Load, current_tokens, page_tokens
 from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of, seams
@@ -60,7 +60,7 @@ from refold.strategies.brief import (
     request_excess,
     untouched_tokens,
     with_kept,
-    with_named_tail,
+    with_tail,
 )
 from refold.strategies.gist.layout import newest_unit, task_of
 from refold.strategies.hide import hide, hide_span
@@ -105,6 +105,7 @@ class Job(Struct, frozen=True, kw_only=True):
     purpose: str = ""  # empty for an ordinary compaction
     lesson: Lesson | None = None  # from the refusal that made this necessary, if any
     span: Span | None = None  # hidden by a person's choice; then there is no target size
+    tail: int = 0  # messages at the end that a call or the configuration keeps whole
 
 
 def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
@@ -193,6 +194,7 @@ def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:
         task=job.task,
         redact=job.redact,
         settings=job.settings,
+        tail=job.tail if job.span is None else 0,
         scratch=job.scratch,
     )
 
@@ -206,7 +208,9 @@ def _within_limit(done: Climb, brief: Brief) -> Climb:
     # Rungs that freed less than half of the goal would have to run again at the next turn.
     is_weak = 2 * (before - after) < before - brief.target
     target = min(brief.target, hard) if is_weak else hard
-    further = climb(done.state, replace(brief, target=target, settings={}), rungs([LAST_RUNG]))
+    further = climb(
+        done.state, replace(brief, target=target, settings={}, tail=0), rungs([LAST_RUNG])
+    )
     return Climb(
         state=further.state,
         proposals=(*done.proposals, *further.proposals),
@@ -237,7 +241,7 @@ def aim(view: View, current: int, job: Job) -> int:
     if most is not None:
         return round((most + view.system_tokens + view.tools_tokens) * job.budget.factor)
     full = min(current, job.budget.compact_at)
-    kept = with_named_tail(with_kept(view, job.config, job.budget), job.settings)
+    kept = with_tail(with_kept(view, job.config, job.budget), job.tail)
     fixed = untouched_tokens(kept)
     fixed -= request_excess(view, fixed, page_tokens(view, job.budget.factor, full))
     fixed = round(fixed * job.budget.factor)
@@ -294,7 +298,7 @@ def why_nothing(steps: Sequence[Step], before: View, job: Job) -> str:
     if not steps or any(step.strategy != SUMMARIZE for step in steps):
         return "nothing can be shortened" if steps else "the page is below its target already"
     configured = job.config.strategy.get(SUMMARIZE, {})
-    keep = {"keep": job.config.keep_recent, **configured, **job.settings}["keep"]
+    keep = {"keep": recent_messages(job.config), **configured, **job.settings}["keep"]
     is_summarized = any(slot.summary and slot.summary.counted for slot in before.slots)
     why = "compacted recently" if is_summarized else "not enough messages"
     reason = f"{why}: before the last {number(keep, 'message')} there is too little to summarize"
@@ -308,17 +312,19 @@ def why_missed(before: View, after: View, target: int, job: Job) -> str:
     missed = current_tokens(after, factor) - target
     if missed <= 0:
         return ""
-    fixed = round(untouched_tokens(with_named_tail(after, job.settings)) * factor)
+    fixed = round(untouched_tokens(with_tail(after, job.tail)) * factor)
     if fixed > target:
         parts = "system, tools, pins and the latest request"
-        if count := job.settings.get(KEEP_RECENT):
-            tail = f"the last messages ({KEEP_RECENT} {count})"
+        if job.tail:
+            tail = f"the last messages ({KEEP_RECENT} {job.tail})"
             parts = f"system, tools, pins, the latest request and {tail}"
         return f"{missed:,} tokens too many: {parts} alone have {fixed:,}"
     earlier = {(slot.seq, slot.last) for slot in before.slots if slot.standin}
     if not _has_size(job) and any((slot.seq, slot.last) in earlier for slot in after.slots):
         return f"{missed:,} tokens too many: earlier summaries stay, and the cached page with them"
     tried = "+".join(job.ladder)
+    if not _has_size(job):
+        return f"{missed:,} tokens too many: {tried} stopped here, as no size was named"
     return f"{missed:,} tokens too many: {tried} found nothing else that may go"
 
 
@@ -403,8 +409,8 @@ class Jobs:
         if settings is not None:
             for name in ladder:
                 check_needed(name, {**config.strategy.get(name, {}), **own}, task)
-        if KEEP_RECENT in own:
-            config = replace(config, keep_recent=own[KEEP_RECENT])
+        tail = own.get(KEEP_RECENT, config.keep_recent) or 0
+        config = replace(config, keep_recent=own.get(KEEP_RECENT, recent_messages(config)))
         if instructions and not self._has_writer():
             hint = "give a writer where the conversation is opened, or with --writer"
             raise Invalid("instructions are for a writer, but there is none", hint=hint)
@@ -420,6 +426,7 @@ class Jobs:
             target=target,
             has_writer=self._has_writer(),
             settings=own,
+            tail=tail,
             per_token=self._model.price,
             expired=self._model.moment().is_expired(self._log.state),
             scratch=self._scratch,

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from refold.config import Config, When
+from refold.config import Config, When, recent_messages
 from refold.core.budget import Budget, Load, current_tokens
 from refold.core.fold import Fold
 from refold.core.laws import results_of
@@ -185,7 +185,7 @@ def _is_crowded(state: Fold, config: Config) -> bool:
 def _messages_max(config: Config) -> int:
     """The message limit of the page. Recent messages and the summary are on the page anyway: a
     lower cap could never be met."""
-    return max(config.messages_cap, config.keep_recent + 2)
+    return max(config.messages_cap, recent_messages(config) + 2)
 
 
 def messages_left(config: Config) -> int:

@@ -287,7 +287,7 @@ _ODD = (AttributeError, LookupError, TypeError, ValueError)
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification. `remarks` are not damage: a text may name an artifact that
-    never existed."""
+    never existed, and a tool may have a name that no provider accepts."""
 
     conversations: int
     events: int
@@ -390,8 +390,14 @@ class _StoreWalk:
         except Corrupt:
             # The unfoldable event has been reported, with its position.
             return
-        for fault in page_faults(state.view()):
+        view = state.view()
+        for fault in page_faults(view):
             self.note("law", fault, about.id)
+        self.remarks += (
+            Problem(part="law", what=what, conversation=about.id, file=self.contents.file)
+            for name in dialects.DIALECTS
+            for what in refusals(view, name)
+        )
         if kept is not None:
             for fault in self._bookmark_faults(about, kept, state):
                 self.note("bookmark", fault, about.id)
@@ -424,19 +430,16 @@ def _fold(store: Store, about: Conversation) -> Fold:
 
 
 def page_faults(view: View) -> list[str]:
-    """The broken laws of the page, and the refusals of each provider."""
+    """The broken laws of the page."""
+    # An empty message is allowed in a log, because rendering repairs it; the dialects check that.
+    return [fault for fault in laws.broken(view) if not fault.endswith("is empty")]
+
+
+def refusals(view: View, name: str) -> list[str]:
+    """The refusals of a provider for the page: the log is whole, but has what its caller should not
+    have given. An empty page, such as a result without its call, is never sent."""
     if not view.slots:
         return []
-    # An empty message is allowed in a log, because rendering repairs it; the dialects check that.
-    faults = [fault for fault in laws.broken(view) if not fault.endswith("is empty")]
-    for name in dialects.DIALECTS:
-        faults += _refusals(view, name)
-    return faults
-
-
-def _refusals(view: View, name: str) -> list[str]:
-    """The refusals of a provider for the page. An empty page, such as a result without its call, is
-    never sent."""
     dialect = dialects.dialect(name)
     try:
         rendered = Page(dialect, bound=False).render(view)

@@ -8,12 +8,15 @@ the readers that rendering uses. Neighbours: the dialects' `definitions`, and `C
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from refold import dialects
 from refold.checked import check, quoted
+from refold.core.model import Message, Text
 from refold.dialects.input import plain, plain_value, refused, without_marks
 from refold.dialects.wire import present, report, text_blocks
 
@@ -171,6 +174,17 @@ def plain_tools(tools: list[Any] | None) -> list[Any] | None:
     return plain_list
 
 
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # accepted by every provider
+
+
+def _is_accepted(dialect: str, tool: dict[str, Any]) -> bool:
+    """Whether a provider accepts a request with this tool."""
+    wire, lost = dialects.dialect(dialect), list[str]()
+    messages = wire.render([Message(role="user", blocks=(Text("."),))], [])
+    request = wire.request(messages, system=None, tools=[tool], marks=(), lost=lost)
+    return not lost and not wire.check(request)
+
+
 def _check_tool(tool: dict[str, Any]) -> None:
     """Checks the definition of a tool that the caller runs; a provider checks its own tools."""
     function = function_in(tool)
@@ -178,6 +192,11 @@ def _check_tool(tool: dict[str, Any]) -> None:
         return
     custom = tool.get("custom")
     definition = definition_of(function or (custom if isinstance(custom, Mapping) else tool))
+    if not _NAME.fullmatch(definition.name) and not any(
+        _is_accepted(name, tool) for name in dialects.DIALECTS
+    ):
+        accepted = "a name of letters, digits, _ and -, with at most 64 characters,"
+        raise refused("the name of a tool", definition.name, accepted)
     name = quoted(definition.name, 60)
     check(f"the schema of the tool {name}", definition.schema, Mapping[str, Any])
     check(f"the description of the tool {name}", definition.description, str)

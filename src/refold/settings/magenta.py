@@ -136,7 +136,8 @@ def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
         check_names(memory, f"{path}.semantic_memory", SemanticMemory.__struct_fields__)
     try:
         block = decoding.convert(dict(given), MagentaBlock)
-    except msgspec.ValidationError as error:
+        msgspec.json.encode(block)  # every text, also of what is not enabled
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         where = str(error).replace("$.", f"{NAME}.")
         raise Invalid(f"{origin}: {where}", hint="see the block in docs/start.md") from error
     if block.strategy not in _LADDERS:

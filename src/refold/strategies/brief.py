@@ -70,7 +70,8 @@ class Brief(Struct, frozen=True, kw_only=True):
     expensive results, and may be lost at any time. `messages_max` is set if the page has too many
     messages, not too many tokens; `has_writer` if a writer will put an ask in words; `is_chosen` if
     a person chose the messages; `is_asked` if the caller named the target, which is then not to be
-    exceeded. A page that reaches `lossless_enough` without losing anything is left at that.
+    exceeded; `tail` is the number of messages at the end that are pinned. A page that reaches
+    `lossless_enough` without losing anything is left at that.
     """
 
     view: View
@@ -88,6 +89,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     has_writer: bool = False
     is_chosen: bool = False
     is_asked: bool = False
+    tail: int = 0
     task: str = ""
     redact: Callable[[str], str] = str
     settings: dict[str, Any] = {}
@@ -186,10 +188,9 @@ def with_kept(view: View, config: Config, budget: Budget) -> View:
     return view if held == view.pins else replace(view, pins=frozenset(held))
 
 
-def with_named_tail(view: View, settings: Mapping[str, Any]) -> View:
-    """The page with the last messages pinned if the call names their number, `keep_recent`: they
-    stay even if the target is missed. The default is not enforced like this."""
-    count: int = settings.get(KEEP_RECENT, 0)
+def with_tail(view: View, count: int) -> View:
+    """The page with that many messages at its end pinned: they stay even if the target is
+    missed."""
     seqs = [slot.seq for slot in view.slots if not slot.standin]
     tail = set(seqs[-count:]) if count else set()
     return replace(view, pins=view.pins | with_units(view, tail)) if tail else view

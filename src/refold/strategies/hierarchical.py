@@ -18,6 +18,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from refold.config import recent_messages
 from refold.core.laws import is_request, units
 from refold.core.model import Edit, Fact, Slot, Span, Summarize
 from refold.core.plan import Ask
@@ -78,7 +79,7 @@ def hierarchical(brief: Brief) -> list[Edit | Ask]:
 def _covers(brief: Brief) -> list[list[Slot]]:
     """The runs before the last `keep` messages, without the opening request, which stays verbatim
     unless it is long."""
-    runs = covered(brief.view, brief.setting("keep", brief.config.keep_recent))
+    runs = covered(brief.view, brief.setting("keep", recent_messages(brief.config)))
     opening = next((slot for slot in brief.slots if slot.standin or is_request(slot)), None)
     if opening is None or opening.standin or opening.tokens > OPENING_SHARE * brief.target:
         return runs

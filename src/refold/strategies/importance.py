@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import shown
+from refold.config import recent_messages
 from refold.core.laws import units
 from refold.core.model import Edit, Message, Role, ToolResult, View
 from refold.core.plan import Ask
@@ -156,7 +157,7 @@ def _indices_to_hide(
     stays.update(index for index, slot in enumerate(view.slots) if is_notice(slot))
     free = [unit for unit in page_units if stays.isdisjoint(unit)]
     # The free units among the last `keep_recent` messages; 0 means none.
-    start = len(view.slots) - brief.setting("keep_recent", brief.config.keep_recent)
+    start = len(view.slots) - brief.setting("keep_recent", recent_messages(brief.config))
     recent = {unit for unit in free if unit.stop > start}
     older = [unit for unit in free if unit not in recent]
     if brief.setting("preset", "") == "threshold" or "threshold" in brief.settings:

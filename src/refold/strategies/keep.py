@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
+from refold.config import recent_messages
 from refold.core.model import Edit, Replace, Span, Text
 from refold.core.plan import Ask
 from refold.core.shortened import text_of
@@ -65,7 +66,7 @@ def _largest_uses(brief: Brief) -> list[tuple[int, Use]]:
     """The uses with a result that may be shortened, and its tokens: before the tail, neither
     protected nor excluded, the largest first, of equal ones the older first."""
     smallest = brief.setting("min_tokens", 200)
-    messages, tokens = brief.config.keep_recent, max(0, brief.target // 2)
+    messages, tokens = recent_messages(brief.config), max(0, brief.target // 2)
     tail = brief.slots[tail_start(brief.view, keep_messages=messages, keep_tokens=tokens) :]
     tail_seq = tail[0].seq if tail else brief.view.head + 1
     held = protected(brief.view)

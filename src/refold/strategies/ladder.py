@@ -24,7 +24,7 @@ from refold.core.plan import Ask, Proposal, Step
 from refold.core.shortened import summary_text, text_of
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
-from refold.strategies.brief import Brief, Strategy, checked_answer, with_kept, with_named_tail
+from refold.strategies.brief import Brief, Strategy, checked_answer, with_kept, with_tail
 
 LAST_RUNG = "fit"  # if nothing else helped, results of excluded tools are cut as well
 LOSSLESS = frozenset({"dedup"})
@@ -84,7 +84,7 @@ def brief_for(brief: Brief, name: str, view: View) -> Brief:
         # number without the stand-ins for the rest.
         tail = page.slots[max(0, len(page.slots) - brief.messages_max + STANDINS) :]
         page = replace(page, pins=page.pins | {slot.seq for slot in tail})
-    page = with_named_tail(page, brief.settings)
+    page = with_tail(page, brief.tail)
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
     return replace(brief, view=page, settings=settings, named=brief.settings.keys())
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence, Set
 
 from msgspec import Struct
 
+from refold.config import recent_messages
 from refold.core.laws import units
 from refold.core.model import Edit, Fact, Prose, Slot, Span, Summarize, View
 from refold.core.plan import Ask
@@ -52,7 +53,7 @@ FRAME_TOKENS = 60  # the heading and the marks around prose
 
 def summarize(brief: Brief) -> list[Edit | Ask]:
     """An ask for every run of messages before the last `keep`."""
-    keep = brief.setting("keep", brief.config.keep_recent)
+    keep = brief.setting("keep", recent_messages(brief.config))
     instructions = brief.setting("instructions", "")
     if len(brief.slots) <= brief.setting("threshold", 0):
         return []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from refold.config import recent_messages
 from refold.core.laws import units
 from refold.core.model import Edit
 from refold.core.plan import Ask
@@ -42,7 +43,7 @@ def _window_start(brief: Brief, page_units: Sequence[range]) -> tuple[int, str]:
     if hours < 0:
         raise Invalid(f"max_age_hours is {hours}", hint="give a number from 0")
     size = len(brief.slots)
-    keep = brief.setting("keep", brief.config.keep_recent)
+    keep = brief.setting("keep", recent_messages(brief.config))
     recent = last_seam(page_units, size - keep) if keep else size
     starts: list[int] = []
     if tokens_max := brief.setting("max_tokens", 0):

@@ -132,7 +132,7 @@ def test_that_the_agent_compacts_as_well_is_said_once(manages, caplog):
     with serving(called(0), called(1), said("Done.")) as upstream:
         agent = agent_at(upstream.url, middleware, **given)
         asyncio.run(run(agent, "Fix it", None, streams=False))
-    assert caplog.text.count("SlidingWindowStrategy and refold shorten") == manages
+    assert caplog.text.count("both SlidingWindowStrategy and refold shorten") == manages
     middleware.close()
 
 

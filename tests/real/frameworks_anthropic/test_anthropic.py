@@ -360,7 +360,7 @@ def test_that_the_provider_shortens_as_well_is_said_once(manages, caplog):
     with serving(answer(0, 0)) as server, client_at(server.url, middleware) as client:
         for _ in range(3):
             client.beta.messages.create(**call)
-    assert caplog.text.count("refold shorten this history") == manages
+    assert caplog.text.count("turn one of them off") == manages
     middleware.close()
 
 

@@ -18,6 +18,7 @@ import refold
 from refold.edges.adapters.google_adk import RefoldPlugin
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 from tests.real.proxy.strict.server import serving
 
 MODEL = "gemini-2.5-flash"
@@ -68,6 +69,26 @@ def runner_at(url: str, plugin: RefoldPlugin) -> InMemoryRunner:
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("GOOGLE_API_KEY", "none")
+
+
+def test_a_long_run_is_never_refused(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    plugin = RefoldPlugin(store=place, window=WINDOW)
+
+    async def play(url: str) -> None:
+        model = Gemini(model="gemini-3-pro", base_url=url)
+        agent = LlmAgent(name="harbour", model=model, tools=[weigh])
+        runner = InMemoryRunner(app=App(name="harbour", root_agent=agent, plugins=[plugin]))
+        await runner.session_service.create_session(
+            app_name="harbour", user_id="me", session_id="s"
+        )
+        for question in QUESTIONS:
+            await run(runner, "s", question)
+        await runner.close()
+
+    with long_run("gemini") as upstream:
+        asyncio.run(play(upstream.url))
+    check_long_run(upstream, place)
 
 
 def test_a_long_run_is_folded_and_the_session_keeps_all(tmp_path):
@@ -161,7 +182,7 @@ def test_that_the_app_compacts_as_well_is_said_once(manages, caplog):
 
     with serving(*turns(3)) as upstream:
         asyncio.run(main(upstream.url))
-    assert caplog.text.count("EventsCompactionConfig of the app and refold shorten") == manages
+    assert caplog.text.count("both EventsCompactionConfig of the app and") == manages
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

@@ -17,6 +17,7 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_openai_messages
 from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
 import refold
@@ -24,6 +25,7 @@ from refold.dialects import dialect
 from refold.edges.adapters.langchain import RefoldMiddleware
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 
 USAGE = {"input_tokens": 900, "output_tokens": 20, "total_tokens": 920}
 
@@ -94,6 +96,26 @@ def test_a_long_run_is_folded_and_the_state_keeps_all(content, is_async, tmp_pat
     with refold.open(about.id, store=place, read_only=True) as context:
         assert context.search("file1.py")
         assert context.view.totals.input
+
+
+@pytest.mark.parametrize("api", ["openai_chat", "openai_responses"])
+def test_a_long_run_is_never_refused(api, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    middleware = RefoldMiddleware(store=place, window=WINDOW)
+    config = {"recursion_limit": 60, "configurable": {"thread_id": "harbour"}}
+    with long_run(api) as upstream:
+        model = ChatOpenAI(
+            model="gpt-5",
+            api_key="none",
+            base_url=f"{upstream.url}/v1",
+            use_responses_api=api == "openai_responses",
+        )
+        saver = InMemorySaver()
+        agent = create_agent(model, [tool(weigh)], middleware=[middleware], checkpointer=saver)
+        for question in QUESTIONS:
+            agent.invoke({"messages": [HumanMessage(question)]}, config)
+    middleware.close()
+    check_long_run(upstream, place)
 
 
 def test_nothing_is_touched_before_it_has_to_be():
@@ -185,7 +207,7 @@ def test_that_another_middleware_shortens_as_well_is_said_once(manages, caplog):
     chain = [*others, middleware] if manages else [middleware]
     create_agent(model, [read], middleware=chain).invoke({"messages": [HumanMessage("Fix it")]})
     for name in ("SummarizationMiddleware", "ContextEditingMiddleware"):
-        assert caplog.text.count(f"{name} and refold shorten") == manages
+        assert caplog.text.count(f"both {name} and refold shorten") == manages
     middleware.close()
 
 

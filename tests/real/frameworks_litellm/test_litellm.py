@@ -228,7 +228,7 @@ def test_that_litellm_shortens_as_well_is_said_once(callback, caplog, manages):
     with serving(*[[{"type": "text", "text": "The clock."}]] * 2) as upstream:
         asyncio.run(main(upstream.url))
     for name in ("CompressionInterceptionLogger", "`context_management` of the call"):
-        assert caplog.text.count(f"{name} and refold shorten") == manages
+        assert caplog.text.count(f"both {name} and refold shorten") == manages
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

@@ -20,7 +20,11 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
 )
+from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
 import refold
@@ -28,6 +32,7 @@ from refold.dialects import dialect
 from refold.edges.adapters.pydantic_ai import RefoldCapability, wire_of
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 
 # pydantic-ai leaves the event loop of `run_sync` to the collector.
 pytestmark = [
@@ -96,6 +101,45 @@ def test_a_long_run_is_folded_and_the_history_keeps_all(tmp_path):
     with refold.open(about.id, store=place, read_only=True) as context:
         assert context.search("file1.py")
         assert context.view.totals.input
+
+
+MODELS = {
+    "anthropic": lambda url: AnthropicModel(
+        "claude-opus-5-5", provider=AnthropicProvider(api_key="none", base_url=url)
+    ),
+    "openai_chat": lambda url: OpenAIChatModel(
+        "gpt-5", provider=OpenAIProvider(api_key="none", base_url=f"{url}/v1")
+    ),
+    "openai_responses": lambda url: OpenAIResponsesModel(
+        "gpt-5", provider=OpenAIProvider(api_key="none", base_url=f"{url}/v1")
+    ),
+}
+
+
+@pytest.mark.parametrize("api", MODELS)
+def test_a_long_run_is_never_refused(api, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    capability = RefoldCapability(store=place, window=WINDOW)
+    settings = {"anthropic_thinking": {"type": "adaptive"}} if api == "anthropic" else {}
+
+    async def run(url: str) -> None:
+        model = MODELS[api](url)
+        agent = Agent(model, instructions="You weigh.", tools=[weigh], capabilities=[capability])
+        history: list[ModelMessage] = []
+        async with model.client:
+            for question in QUESTIONS:
+                result = await agent.run(
+                    question,
+                    message_history=history,
+                    conversation_id="harbour",
+                    model_settings=settings,
+                )
+                history = result.all_messages()
+
+    with long_run(api) as upstream:
+        asyncio.run(run(upstream.url))
+    capability.close()
+    check_long_run(upstream, place)
 
 
 @pytest.mark.parametrize("window", [16_000, 200_000])
@@ -198,7 +242,7 @@ def test_that_another_capability_shortens_as_well_is_said_once(manages, caplog):
 
     agent.run_sync("Fix it")
     for name in ("ClearToolResults", "SummarizingCompaction"):
-        assert caplog.text.count(f"{name} and refold shorten") == manages
+        assert caplog.text.count(f"both {name} and refold shorten") == manages
     capability.close()
 
 

@@ -17,6 +17,7 @@ import refold
 from refold.edges.adapters.strands import RefoldConversationManager, from_wire, to_wire
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 from tests.real.proxy.strict.script import Failure
 from tests.real.proxy.strict.server import serving
 
@@ -69,6 +70,27 @@ def agent_at(url: str, manager: RefoldConversationManager, thinks: bool = False)
         callback_handler=None,
         retry_strategy=None,
     )
+
+
+def test_a_long_run_is_never_refused(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    manager = RefoldConversationManager("harbour", store=place, window=WINDOW)
+
+    async def run(url: str) -> None:
+        agent = Agent(
+            model=model_at(url, thinks=True),
+            tools=[tool(weigh)],
+            conversation_manager=manager,
+            callback_handler=None,
+            retry_strategy=None,
+        )
+        for question in QUESTIONS:
+            await agent.invoke_async(question)
+
+    with long_run("anthropic") as upstream:
+        asyncio.run(run(upstream.url))
+    manager.close()
+    check_long_run(upstream, place)
 
 
 @pytest.mark.parametrize("thinks", [False, True])

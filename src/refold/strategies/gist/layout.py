@@ -15,6 +15,7 @@ from itertools import chain, takewhile
 
 from msgspec import Struct
 
+from refold.config import recent_messages
 from refold.core.laws import is_request, units
 from refold.core.model import Replace, Slot, Span, Text, ToolResult, View
 from refold.core.shortened import text_of
@@ -106,7 +107,7 @@ def _tail_start(brief: Brief, free: int, room: int) -> int:
         typed = [slot for slot in tail if is_request(slot) and own_text(slot.message).strip()]
         tokens = tokens_of(tail)
         is_large = tokens - tokens_of(typed) > RECENT * room or tokens > RECENT_MOST * room
-        if is_large or len(tail) > brief.config.keep_recent:
+        if is_large or len(tail) > recent_messages(brief.config):
             break
         start = min(start, unit.start)
     return start
