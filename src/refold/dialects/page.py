@@ -28,7 +28,7 @@ from refold.core.model import Message, Slot, View
 from refold.dialects import MARKED, REASONED
 from refold.dialects.native import Takes, is_shown, slot_messages, takes_none, without_opening
 from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
-from refold.dialects.wire import at, copied, is_silent
+from refold.dialects.wire import at, copied, is_silent, with_taken_media
 
 MARKS_MAX = 3
 _MESSAGE_KEYS = ("messages", "contents", "input")  # where requests keep their messages
@@ -152,7 +152,7 @@ class Page:
                 repairs = repairs[:-1]  # the inserted opening is the last repair
         ordered = without_thinking(ordered, self.keeps_thinking)
         spoken = [
-            self._unmarked(message)
+            with_taken_media(self._unmarked(message), slot.seq, self.dialect.name, lost)
             for slot in ordered
             if not is_silent(slot.message)
             for message in (
@@ -242,7 +242,10 @@ def _group_messages(slots: Sequence[Slot], dialect: Dialect, takes: Takes) -> li
     seqs: list[dict[int, None]] = []
     spoken: list[Message] = []
     for slot in slots:
-        spoken += map(unmarked, slot_messages(slot, takes))
+        spoken += (
+            with_taken_media(unmarked(message), slot.seq, dialect.name, [])
+            for message in slot_messages(slot, takes)
+        )
         before, rendered = rendered, dialect.render(spoken, [])
         for index, wire in enumerate(rendered):
             if index == len(seqs):
