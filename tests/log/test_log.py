@@ -34,6 +34,7 @@ from refold.core.model import (
 )
 from refold.core.switches import switches
 from refold.errors import Invalid, RefoldError, Unavailable
+from refold.log import log
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.stores.memory import MemoryStore
@@ -217,3 +218,37 @@ def test_a_bookmark_that_cannot_be_kept_does_not_refuse_what_was_written() -> No
     assert len(store.read("talk", limit=999)) == 300
     assert "no space left" in told[0].reason
     assert len(told) == 2
+
+
+@pytest.mark.parametrize("overtaken", [0, 3, 6])
+@pytest.mark.parametrize("body", [Text("a"), None])
+def test_an_append_in_parts_survives_another_writer_between_them(
+    overtaken: int, body: Text | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its events reach back (reverts) or not."""
+
+    class Overtaken(MemoryStore):
+        def append(self, conversation: str, events: Any, *, expect: int) -> None:
+            if expect == 5 + overtaken and armed:
+                armed.clear()
+                theirs = Log(self, conversation)
+                theirs.append([Draft(body=Message(role="user", blocks=(Text("theirs"),)), by="x")])
+            super().append(conversation, events, expect=expect)
+
+    monkeypatch.setattr(log, "APPEND_EVENTS_MAX", 3)
+    armed: list[bool] = []
+    store = Overtaken()
+    ours = Log(store, "x")
+    first = [Message(role="user", blocks=(Text(str(n)),)) for n in range(5)]
+    ours.append([Draft(body=one, by="x") for one in first])
+    armed.append(True)
+    more = [
+        Message(role="user", blocks=(body,)) if body else Revert(seq=1 + n % 5) for n in range(8)
+    ]
+    written = ours.append([Draft(body=one, by="x") for one in more])
+    stored = store.read("x", limit=100)
+    assert [event.id for event in written] == [e.id for e in stored[5:] if e in written]
+    assert len(stored) == 5 + 8 + 1
+    full = folded(stored, switches(stored))
+    assert (ours.state.head, ours.state.chain) == (full.head, full.chain)
+    assert ours.state.view().slots == full.view().slots

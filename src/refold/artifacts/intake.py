@@ -420,7 +420,7 @@ def origin_of(
     """The origin of an artifact: the tool, its arguments and their hash, a one-line description.
     `failed` gets the error of a caller's describer. Secrets go before anything is cut."""
     if call is None:
-        return Origin(tool=name, description=name, task=task, query=query)
+        return Origin(tool=name, description=redact(name), task=task, query=query)
     arguments = canonical_arguments(call)
     hashed = hashlib.sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     if len(arguments.encode(errors="replace")) > ARGUMENTS_BYTES:

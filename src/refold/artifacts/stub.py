@@ -248,6 +248,7 @@ def _answer(ask: Callable[[], Any], what: str, failed: Failed) -> str:
 
 
 def _usual_description(tool: str, values: Any, redact: Redact) -> str:
+    tool = redact(tool)
     if not isinstance(values, dict) or not values:
         return tool
     first = next(iter(values.values()))

@@ -7,6 +7,8 @@ plans up, `writer.asker` asks, `compactor` applies them.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
+
 from msgspec.structs import replace
 
 from refold.compaction.planning import Job
@@ -108,9 +110,13 @@ def _redacted(draft: Summarize, redact: Redact) -> Summarize:
     """The redacted summary; the draft itself if it has no secret, which one cheap search of the
     joined text shows. Its notes on tool uses are cut to short lines here, because secrets must go
     first."""
-    if draft.counted and draft.counted.uses:
-        short = {tool: use_lines(some, redact) for tool, some in draft.counted.uses.items()}
-        draft = replace(draft, counted=replace(draft.counted, uses=short))
+    if draft.counted and draft.counted.tools:
+        names = {tool: redact(tool) for tool in draft.counted.tools}
+        tools = Tally[str]()
+        for tool, times in draft.counted.tools.items():
+            tools[names[tool]] += times
+        short = {names[tool]: use_lines(some, redact) for tool, some in draft.counted.uses.items()}
+        draft = replace(draft, counted=replace(draft.counted, tools=dict(tools), uses=short))
     together = "\n".join([summary_text(draft), draft.line, *(fact.text for fact in draft.facts)])
     clean = redact(together)
     if clean == together:

@@ -31,7 +31,7 @@ from refold.dialects.input import remove_marks
 from refold.dialects.native import Takes, is_shown, slot_messages, takes_none, without_opening
 from refold.dialects.openai_chat.render import alternating
 from refold.dialects.protocol import REFOLDS, Arranged, CacheMarks, Dialect
-from refold.dialects.wire import at, copied, is_silent
+from refold.dialects.wire import at, copied, is_silent, with_taken_media
 
 MARKS_MAX = 3
 _MESSAGE_KEY = {  # where requests have their messages
@@ -204,8 +204,9 @@ class Page:
             if ordered is not settled_slots:
                 repairs = repairs[:-1]  # the inserted opening is the last repair
         ordered = without_thinking(ordered, self.keeps_thinking)
+        name = self.dialect.name
         said = [
-            (slot.seq, self._unmarked(message))
+            (slot.seq, with_taken_media(self._unmarked(message), slot.seq, name, lost))
             for slot in ordered
             if not is_silent(slot.message)
             for message in (

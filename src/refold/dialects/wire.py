@@ -10,6 +10,7 @@ dialects' `check` uses the section on faults: code that renders a request must n
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -172,7 +173,7 @@ def shown_text(block: Text | Media | Opaque) -> str:
             return f"[{block.media}{name}{url}]"
 
 
-_DATA_URL = re.compile(r"data:([\w.+/-]*);base64,(.*)", re.DOTALL)
+_DATA_URL = re.compile(r"data:([^,]*);base64,(.*)", re.DOTALL)
 
 
 def media_of_url(media: str, url: str, **fields: str) -> Media:
@@ -278,6 +279,72 @@ def media_as_note(media: Media, source: str, name: str, lost: list[str]) -> Text
     note = shown_text(media)
     report(lost, f"{note} from {source} is sent as a note: {name} has no form for it")
     return Text(note)
+
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+# Types of inline media that each provider documents; a medium without an entry may have any type.
+MEDIA_TYPES: dict[str, dict[str, frozenset[str]]] = {
+    "anthropic": {
+        "image": _IMAGES,
+        "document": frozenset({"application/pdf"}),
+        "audio": frozenset(),
+        "video": frozenset(),
+    },
+    "openai_chat": {
+        "image": _IMAGES,
+        "audio": frozenset({"audio/wav", "audio/mp3"}),
+        "video": frozenset(),
+    },
+    "openai_responses": {"image": _IMAGES, "audio": frozenset(), "video": frozenset()},
+    "gemini": {
+        "image": _IMAGES - {"image/gif"} | {"image/heic", "image/heif", "image/bmp"},
+        "audio": frozenset(
+            f"audio/{name}"
+            for name in ("wav", "mp3", "mpeg", "aiff", "aac", "ogg", "flac", "mp4", "m4a", "webm")
+        ),
+    },
+}
+# Other names of types.
+_SAME_TYPES = {
+    "image/jpg": "image/jpeg",
+    "image/pjpeg": "image/jpeg",
+    "image/x-png": "image/png",
+    "audio/mpeg": "audio/mp3",
+    "audio/x-wav": "audio/wav",
+    "audio/wave": "audio/wav",
+    "audio/vnd.wave": "audio/wav",
+}
+
+
+def is_taken(dialect: str, media: str, mime: Any) -> bool:
+    """Whether a provider takes inline media of this type; a type that is not known may pass."""
+    types = MEDIA_TYPES.get(dialect, {}).get(media)
+    return types is None or not isinstance(mime, str) or not mime or mime in types
+
+
+def with_taken_media(message: Message, seq: int, dialect: str, lost: list[str]) -> Message:
+    """The message as a provider takes it: a note with a handle in place of media of other types."""
+
+    def taken(block: Any) -> Any:
+        if isinstance(block, ToolResult):
+            content = tuple(map(taken, block.content))
+            is_same = all(map(operator.is_, content, block.content))
+            return block if is_same else replace(block, content=content)
+        if not isinstance(block, Media) or not block.data:
+            return block
+        if is_taken(dialect, block.media, block.mime):
+            return block
+        plain = block.mime.lower().partition(";")[0].strip()
+        plain = _SAME_TYPES.get(plain, plain)
+        if is_taken(dialect, block.media, plain):
+            return replace(block, mime=plain)
+        note = f"{shown_text(block)[:-1]} of type {quoted(block.mime, 40)}, kept as #{seq}]"
+        report(lost, f"{note} is sent as a note: {dialect} takes no such type")
+        return Text(note)
+
+    blocks = tuple(map(taken, message.blocks))
+    is_same = all(map(operator.is_, blocks, message.blocks))
+    return message if is_same else replace(message, blocks=blocks)
 
 
 def with_file_name(media: Media) -> Media:

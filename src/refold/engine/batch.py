@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from refold.core.laws import CONTINUES
 from refold.core.model import Event, Message, Note, Revert, Span, Usage
 from refold.engine.context import Context
-from refold.log.draft import Draft, Run
+from refold.log.draft import RUN_EVENTS_MAX, Draft, Run
 from refold.log.notes import Stamp
 from refold.stores.protocol import Overtaken
 from refold.tokens.models import beyond
 
+REVERTS_MAX = 100_000  # in one append
 HELD_BYTES_MAX = 16 << 20  # written bytes after which the page's messages are dropped from memory
 
 
@@ -103,15 +104,22 @@ class Batch:
         return bool(id) and (id in self._responses or id in self._log.sums.responses)
 
     def take_off(self, reverts: Iterable[Revert], by: str) -> None:
-        """Adds reverts of other events."""
+        """Adds reverts of other events. Each append of reverts folds the whole log again, so one
+        append takes nearly any number."""
         for revert in reverts:
-            self._add([self._log.draft(revert, by=by)])
+            self._add([self._log.draft(revert, by=by)], events_max=REVERTS_MAX)
 
-    def _add(self, drafts: list[Draft], messages: Sequence[Message] = ()) -> None:
+    def _add(
+        self,
+        drafts: list[Draft],
+        messages: Sequence[Message] = (),
+        *,
+        events_max: int = RUN_EVENTS_MAX,
+    ) -> None:
         """Adds drafts; writes the pending ones first if there is no room."""
         if not self._run.drafts:
             self._head = self._log.sums.head
-        if not self._run.take(drafts):
+        if not self._run.take(drafts, events_max):
             self.write()
             self._ahead += messages
             self._add(drafts)

@@ -13,7 +13,7 @@ match hides text that is shown nowhere else. Neighbours: `actions`, `shell`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeGuard
 
@@ -234,10 +234,21 @@ class Spellings:
         self.cwd = cwd
         self.ignore_case = ignore_case
         self.seen: dict[str, str] = {}
+        self.came: dict[str, str] = {}  # the first path of each form
 
     def form(self, path: str) -> str:
-        path = normal(path, self.cwd, ignore_case=self.ignore_case)
-        return self.seen.setdefault(path.casefold(), path) if self.ignore_case else path
+        form = normal(path, self.cwd, ignore_case=self.ignore_case)
+        if self.ignore_case:
+            form = self.seen.setdefault(form.casefold(), form)
+        self.came.setdefault(form, path)
+        return form
+
+    def redacted(self, form: str, redact: Callable[[str], str]) -> str:
+        """The form without secrets, which are looked for in the path as it came: a plain path has
+        lost the shape of an address."""
+        came = self.came.get(form, form)
+        clean = redact(came)
+        return form if clean == came else normal(clean, self.cwd, ignore_case=self.ignore_case)
 
 
 def normal(path: str, cwd: str = "", *, ignore_case: bool = False) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.config import Config
 from refold.core.call_arguments import arguments_text
@@ -31,7 +32,7 @@ from refold.core.model import (
 )
 from refold.core.shortened import text_of
 from refold.display import cut, one_line
-from refold.ledger.actions import Action, actions_of
+from refold.ledger.actions import Action, actions_of, spellings_of
 from refold.ledger.calls import exit_status, failed
 from refold.ledger.facts import (
     ON_FILES,
@@ -81,7 +82,13 @@ def facts_of(
 ) -> tuple[Fact, ...]:
     """The facts of a span that are new or have a new state, in order of their seq."""
     slots = [slot for slot in slots if not (slot.standin or shows_memories(slot.message))]
-    actions = actions_of(slots, config)
+    spellings = spellings_of(config)
+    actions = actions_of(slots, config, spellings)
+    clean = {path: spellings.redacted(path, cutter.redact) for path in {a.path for a in actions}}
+    actions = [
+        action if clean[action.path] == action.path else replace(action, path=clean[action.path])
+        for action in actions
+    ]
     speaking = [slot for slot in slots if slot.message.role in ("user", "assistant")]
     texts = [(slot, own_text(slot.message)) for slot in speaking]
     commands = [action for action in actions if action.kind == "run" and action.command.strip()]

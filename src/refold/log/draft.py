@@ -109,11 +109,11 @@ class Run:
     def is_full(self) -> bool:
         return len(self.drafts) >= self._events_max or self.size_bytes >= RUN_BYTES_MAX
 
-    def take(self, drafts: Sequence[Draft]) -> bool:
+    def take(self, drafts: Sequence[Draft], events_max: int = RUN_EVENTS_MAX) -> bool:
         """Adds the drafts; returns False and adds none if they are too many for this append."""
         events = len(self.drafts) + len(drafts)
         size_bytes = self.size_bytes + sum([len(draft.encoded) for draft in drafts])
-        if self.drafts and (events > RUN_EVENTS_MAX or size_bytes > RUN_BYTES_MAX):
+        if self.drafts and (events > events_max or size_bytes > RUN_BYTES_MAX):
             return False
         self.drafts += drafts
         self.size_bytes = size_bytes

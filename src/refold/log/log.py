@@ -27,6 +27,7 @@ from refold.stores.protocol import Store
 from refold.system.disk import HAPPENED_MS_MAX
 
 TRIES_MAX = 20
+APPEND_EVENTS_MAX = 10_000  # that every store takes at once
 PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
@@ -232,33 +233,37 @@ class Log:
     ) -> list[Event]:
         """Appends the drafts, all or nothing, with their own time, else `at_ms` or now. After
         events of other writers, `fresh` decides whether the drafts still fit; if not, nothing is
-        written."""
+        written. More events than a store takes at once are written in parts."""
         if self.redacts:
             from refold.log.notes import draft_redacted
 
             drafts = [draft_redacted(draft) for draft in drafts]
         events = self._sealed(drafts, self.clock() if at_ms is None else at_ms)
+        done: list[Event] = []
         for _ in range(TRIES_MAX):
-            ahead = self._folded_ahead(events)
+            ahead, head, at = self._folded_ahead(events), self.state.head, 0
             try:
-                self.store.append(self.conversation, events, expect=self.state.head)
+                for at in range(0, len(events), APPEND_EVENTS_MAX):
+                    part = events[at : at + APPEND_EVENTS_MAX]
+                    self.store.append(self.conversation, part, expect=head + at)
                 break
             except Conflict:
                 self.catch_up()
                 if fresh is not None and not fresh(self.state):
                     return []
-                events = self._rebased(events)
+                done += events[:at]
+                events = self._rebased(events[at:])
         else:
             message = f"{self.conversation}: other writers were faster {TRIES_MAX} times"
             raise Conflict(message, head=self.state.head, hint="try again")
         if ahead is not None:
             self.state = ahead
         else:
-            self._fold(events, [draft.body for draft in drafts])
+            self._fold(events, [draft.body for draft in drafts[len(done) :]])
         # A bookmark lists every slot, so a long page gets one less often.
         if self.state.head - self._tried >= max(BOOKMARK_EVENTS, len(self.state.slots) // 4):
             self.keep_bookmark()
-        return events
+        return done + events
 
     def _folded_ahead(self, events: Sequence[Event]) -> Fold | None:
         """The fold with events that reach back, before they are written: a log that cannot be

@@ -102,10 +102,13 @@ class Notices:
         return off
 
     def add(self, notice: Notice) -> None:
-        """Queues a notice, with its reason redacted: an error may quote a secret."""
-        if notice.reason:
-            notice = replace(notice, reason=self._redact(notice.reason))
-        self.waiting.append(notice)
+        """Queues a notice, with its texts redacted: an error or the name of a tool may hold a
+        secret."""
+        details = {
+            name: self._redact(value) if isinstance(value, str) else value
+            for name, value in notice.details.items()
+        }
+        self.waiting.append(replace(notice, reason=self._redact(notice.reason), details=details))
 
     def add_once(self, key: str, notice: Notice) -> None:
         """The same, but only once per key until `rearm`."""

@@ -254,8 +254,9 @@ def emails_in(text: str) -> list[FoundSecret]:
     return [FoundSecret("e-mail", *match.span()) for match in EMAIL.finditer(text)]
 
 
+# A path that was made plain has one slash: `https:/user:password@host`.
 _ADDRESS = re.compile(
-    r"://(?P<user>[^\s/:@\"'<>\\]{0,100}+):(?P<secret>[^\s/@\"'<>\\\[\]{}]{1,200}+)@"
+    r":/{1,8}(?P<user>[^\s/:@\"'<>\\]{0,100}+):(?P<secret>[^\s/@\"'<>\\\[\]{}]{1,200}+)@"
 )
 # curl -u NAME:PASSWORD, but not docker run -u 1000:1000
 _ACCOUNT = re.compile(
@@ -273,7 +274,7 @@ COOKIE_CHARS_SURE = 16
 
 def in_addresses(text: str, lowered: str) -> Iterator[FoundSecret]:
     """Passwords in addresses, and in accounts for `curl`."""
-    forms = [_ADDRESS] if "://" in text else []
+    forms = [_ADDRESS] if ":/" in text and "@" in text else []
     if "curl" in text:
         forms.append(_ACCOUNT)
     for form in forms:

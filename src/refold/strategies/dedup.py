@@ -10,7 +10,7 @@ never edited. Neighbours: `newer_text` decides whether one text can replace anot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -61,7 +61,7 @@ def _hide_memories(brief: Brief) -> Iterator[Hide]:
 def _replace_copies(brief: Brief, size: int) -> Iterator[Replace]:
     """One edit per block, with a notice for every removed copy."""
     task = {slot.seq for slot in brief.slots[: opening(brief.view)]}
-    copies = Copies(brief.slots, brief.config, protected(brief.view) | task)
+    copies = Copies(brief.slots, brief.config, protected(brief.view) | task, brief.redact)
     removed: dict[tuple[int, int], list[tuple[int, int, str]]] = {}
     for copy, notice in _unneeded(copies, size):
         removed.setdefault((copy.seq, copy.block), []).append((copy.start, copy.end, notice))
@@ -122,7 +122,7 @@ class _RemainingCopies(Struct):
         for other in covering[:COMPARED_MAX]:
             if self._can_replace(other, copy):
                 # Even the latest text may leave the page, so the notice does not promise it.
-                path = copy.path
+                path = self.copies.spellings.redacted(copy.path, self.copies.redact)
                 if len(path) > PATH_MAX:
                     path = path[:PATH_HEAD] + "…" + path[-PATH_TAIL:]
                 latest = f"the latest text of {path} came at #{other.seq}"
@@ -185,8 +185,15 @@ class Copy(Struct, frozen=True):
 class Copies:
     """The texts of a page that may be copies, in page order."""
 
-    def __init__(self, slots: Sequence[Slot], config: Config, untouchable: set[int]) -> None:
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        config: Config,
+        untouchable: set[int],
+        redact: Callable[[str], str],
+    ) -> None:
         self.slots, self.config, self.untouchable = slots, config, untouchable
+        self.redact = redact
         self.spellings = spellings_of(config)
         self.texts: dict[tuple[int, int], str] = {}
         self.reads: dict[tuple[int, int], Action] = {}

@@ -166,7 +166,7 @@ def tool_uses(slots: Sequence[Slot], redact: Redact) -> list[str]:
     lines: list[str] = []
     for name, used in islice(tools_used(slots).items(), TOOLS_SHOWN):
         uses = "; ".join(use_lines(used.notable, redact))
-        lines.append(f"- {name} ×{used.count}" + (f": {uses}" if uses else ""))
+        lines.append(f"- {redact(name)} ×{used.count}" + (f": {uses}" if uses else ""))
     return lines
 
 
@@ -211,15 +211,16 @@ def _block_text(block: Block, names: dict[str, str], redact: Redact) -> str:
     match block:
         case ToolCall():
             arguments = _clean_text(arguments_text(block), RESULT_CHARS_MAX, redact)
-            return f"[tool call {block.name}]\n{arguments}"
+            return f"[tool call {redact(block.name)}]\n{arguments}"
         case ToolResult():
             name = block.name or names.get(block.call, "") or "a tool"
             state = " (error)" if block.is_error else ""
             text = _clean_text(text_of(block), RESULT_CHARS_MAX, redact)
-            media = "".join(_media_text(part) for part in block.content if isinstance(part, Media))
-            return f"[result of {name}{state}]\n{text}{media}"
+            shown = (part for part in block.content if isinstance(part, Media))
+            media = "".join(_media_text(part, redact) for part in shown)
+            return f"[result of {redact(name)}{state}]\n{text}{media}"
         case Media():
-            return _media_text(block)
+            return _media_text(block, redact)
         case _:
             return _clean_text(text_of(block), TEXT_CHARS_MAX, redact)
 
@@ -228,6 +229,6 @@ def _clean_text(text: str, size: int, redact: Redact) -> str:
     return shortened(without_base64(redact(text)), size)
 
 
-def _media_text(block: Media) -> str:
+def _media_text(block: Media, redact: Redact) -> str:
     about = " ".join(filter(None, (block.media, block.mime, block.name)))
-    return f"[{about}: not shown]"
+    return f"[{redact(about)}: not shown]"

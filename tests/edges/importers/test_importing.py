@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.config import Config
-from refold.core.model import Text, ToolCall, ToolResult
+from refold.core.model import Event, Text, ToolCall, ToolResult
 from refold.edges.importers.entry import Report
 from refold.edges.importers.importer import import_file
 from refold.edges.importers.recognition import SNIFFED_LINES
@@ -25,6 +25,7 @@ from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.log import log
 from refold.stores import open_store
+from refold.stores.memory import MemoryStore
 from refold.stores.protocol import Store
 from tests.edges.importers import transcripts
 from tests.edges.importers.transcripts import SESSION, block, call, result, text, user, write
@@ -879,3 +880,34 @@ def _note(store: Store, id: str) -> None:
     with suppress(NotFound):
         store.conversation(id)
         Context(store, id).note("theirs", None)
+
+
+class Counting(MemoryStore):
+    """A store that counts the events read from it."""
+
+    events_read = 0
+
+    def read(self, *args: Any, **given: Any) -> list[Event]:
+        found = super().read(*args, **given)
+        self.events_read += len(found)
+        return found
+
+
+@pytest.mark.parametrize("shape", ["siblings", "chain"])
+def test_a_rewritten_session_is_read_a_bounded_number_of_times(shape: str, tmp_path: Path) -> None:
+    def reads(size: int) -> float:
+        store = Counting()
+        chain = [user(f"u{n}", f"u{n - 1}" if n else None, "a") for n in range(size)]
+        imported(store, write(tmp_path / f"{size}.jsonl", chain))
+        store.events_read = 0
+        other = "u" if shape == "siblings" else "v"
+        rest = [
+            user(f"{other}{n}", "u0" if shape == "siblings" or n == 1 else f"{other}{n - 1}", "a")
+            for n in range(1, size // 4)
+        ]
+        [session] = imported(store, write(tmp_path / f"{size}.jsonl", [chain[0], *rest])).sessions
+        assert session.restored >= size - 1 - len(rest)
+        return store.events_read / size
+
+    small, large = reads(600), reads(3_600)
+    assert large < 1.3 * small

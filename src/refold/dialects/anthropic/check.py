@@ -16,6 +16,7 @@ from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
+    is_taken,
     kind_in,
     matches,
     objects_in,
@@ -107,6 +108,8 @@ def _source_faults(block: dict[str, Any]) -> Faults:
         yield f"the {kind} source is incomplete"
     elif kind == "base64" and not matches(_BASE64, source["data"]):
         yield "the data is not base64"
+    elif kind == "base64" and not is_taken("anthropic", kind_in(block), source["media_type"]):
+        yield f"{kind_in(block)} of type {quoted(source['media_type'], 40)}"
 
 
 def _thinking_faults(block: dict[str, Any]) -> Faults:

@@ -19,6 +19,7 @@ from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
+    is_taken,
     matches,
     pattern_faults,
     present,
@@ -124,6 +125,8 @@ def _inline_faults(inline: dict[str, Any]) -> Faults:
         yield "inlineData without base64"
     if not isinstance(mime, str) or "/" not in mime:
         yield f"mimeType is {mime!r}"
+    elif not is_taken("gemini", mime.partition("/")[0], mime):
+        yield f"mimeType is {quoted(mime, 40)}"
 
 
 def _file_faults(file: dict[str, Any]) -> Faults:

@@ -129,7 +129,7 @@ def _media(part: dict[str, Any]) -> Media | Opaque:
     address = text_at(file, "fileUri") if inline is None else ""
     is_private = address.startswith(_PRIVATE)
     mime = text_at(holder, "mimeType")
-    kind = mime.partition("/")[0]
+    kind = mime.partition("/")[0].lower()
     media = Media(
         kind if kind in ("image", "audio", "video") else "document",
         mime=mime,

@@ -10,12 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from refold.checked import quoted
 from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
+    is_taken,
     kind_in,
     matches,
+    media_of_url,
     name_faults,
     objects_in,
     pattern_faults,
@@ -111,6 +114,10 @@ def _part_faults(role: str, part: Any) -> Faults:
         url = value["url"]
         if url.startswith("data:") and not _DATA_URL.fullmatch(url):
             yield "the data of the image is not base64"
+        elif not is_taken("openai_chat", "image", media_of_url("image", url).mime):
+            yield f"an image of type {media_of_url('image', url).mime}"
+    elif kind == "input_audio" and not is_taken("openai_chat", "audio", f"audio/{value['format']}"):
+        yield f"audio of type {quoted(value['format'], 40)}"
 
 
 # --- calls and results ---

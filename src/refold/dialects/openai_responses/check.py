@@ -14,7 +14,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.wire import Faults, faults_in, is_name, kind_in, matches, tool_faults
+from refold.dialects.wire import (
+    Faults,
+    faults_in,
+    is_name,
+    is_taken,
+    kind_in,
+    matches,
+    media_of_url,
+    tool_faults,
+)
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -139,6 +148,10 @@ def _part_faults(part: Any, kinds: dict[str, tuple[str, ...]], where: str) -> Fa
         yield f"a part of type {kind!r} in {where}"
     elif not any(is_name(part.get(key)) for key in kinds[kind]):
         yield f"an empty {kind}"
+    elif kind == "input_image" and isinstance(url := part.get("image_url"), str):
+        mime = media_of_url("image", url).mime
+        if not is_taken("openai_responses", "image", mime):
+            yield f"an image of type {mime}"
 
 
 def _thought_faults(item: Item) -> Faults:

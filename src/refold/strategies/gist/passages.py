@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -251,7 +251,7 @@ class Reader:
         sources: dict[str, None] = {}  # of the results, as far as their calls were read before
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
-                self.sources[block.id] = source_of(block)
+                self.sources[block.id] = source_of(block, self.brief.redact)
             elif isinstance(block, ToolResult):
                 sources[self.sources.get(block.call, "")] = None
         read.source = ", ".join(filter(None, sources))[:SOURCE_CHARS_READ]
@@ -262,11 +262,12 @@ class Reader:
         return read
 
 
-def source_of(call: ToolCall) -> str:
-    """The end of the path or the beginning of the command of a call; empty if it has neither."""
+def source_of(call: ToolCall, redact: Callable[[str], str]) -> str:
+    """The end of the path or the beginning of the command of a call; empty if it has neither. The
+    end of a path may be a secret that only its beginning shows."""
     arguments = arguments_of(call)
     if paths := paths_of(arguments):
-        return "/".join(paths[0].split("/")[-PATH_PARTS:])
+        return "/".join(redact(paths[0]).split("/")[-PATH_PARTS:])
     command = command_of(arguments) or ""
     text = command if isinstance(command, str) else " ".join(command)
     return text[:SOURCE_CHARS_READ]
