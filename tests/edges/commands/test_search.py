@@ -13,7 +13,8 @@ from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 def test_a_search_names_where_it_found_something(url):
     done = run("search", "question", "3", "--full-text", "--limit", "1")
     assert done.exit_code == 0, done.output
-    first, second = done.stdout.splitlines()
+    first, second, more = done.stdout.splitlines()
+    assert more.startswith("There are more than")
     assert (
         first.startswith("fix-login#14  user  ") and second.strip() == "question 3 about login.py"
     )
