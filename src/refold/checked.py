@@ -9,10 +9,11 @@ Neighbours: `Context`, its rooms, and the functions of `refold`, `refold.convers
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, signature
 from types import ModuleType
@@ -32,6 +33,8 @@ _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 # Types whose values need no check: a number has a bound, and a text of another class is converted.
 _USUAL: tuple[type, ...] = (str, bool, type(None))
+_UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})", re.I)
+CANDIDATES_SHOWN = 10
 _ANY: tuple[type, ...] = (str,)  # for an argument without a type, which accepts all other values
 
 
@@ -85,6 +88,42 @@ def shown(value: object) -> str:
         return f"{quoted(value, SHOWN_CHARS)} ({kind})"
     except Exception:  # noqa: BLE001 - a representation is the caller's code
         return f"a {kind}"
+
+
+def beginning(
+    typed: str, ids: Iterable[str], kind: str, described: Callable[[str], str] = str
+) -> str | None:
+    """The one id that begins with the typed text, or whose random part does, because ids made from
+    the time begin alike; None if there is none. Invalid, with the candidates, for several. The
+    whole id always wins."""
+    found = [
+        id for id in ids if typed and any(id.startswith(typed, at) for at in _random_parts(id))
+    ]
+    if len(found) > 1 and typed not in found:
+        named = "; ".join(map(described, found[:CANDIDATES_SHOWN]))
+        more = f"; {len(found) - CANDIDATES_SHOWN:,} more" if found[CANDIDATES_SHOWN:] else ""
+        problem = f"several {kind} begin with {quoted(typed, 40)}: {named}{more}"
+        raise Invalid(problem, hint="type more of the id")
+    return typed if typed in found else next(iter(found), None)
+
+
+def check_whole(typed: str, id: str) -> None:
+    """Raises Invalid for something to remove for good that was not named by its whole id: a number,
+    or the beginning of an id, may mean another one the next time."""
+    if typed != id:
+        problem = f"{quoted(typed)} may mean another one the next time: now it is {id}"
+        raise Invalid(problem, hint=f"give the whole id, {id}")
+
+
+def _random_parts(id: str) -> Iterator[int]:
+    """The positions where an id may begin: its start, what follows `mem-` or `art-`, and the
+    groups of a UUID in it."""
+    yield 0
+    if id.startswith(("art-", "mem-")):
+        yield 4
+    for uuid in _UUID.finditer(id):
+        yield uuid.start()
+        yield from (uuid.start(group) for group in range(1, 5))
 
 
 def quoted(value: object, chars_max: int = 100) -> str:

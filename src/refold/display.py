@@ -86,6 +86,16 @@ def moment(at_ms: int) -> str:
         return str(at_ms)
 
 
+def ago(age_ms: int) -> str:
+    """`2 hours ago`, `just now`."""
+    seconds = age_ms // 1_000
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count:,} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
 def cut(text: str, length: int) -> str:
     """The text in at most `length` characters; a shortened one ends with `…`."""
     return text if len(text) <= length else text[: length - 1] + "…"

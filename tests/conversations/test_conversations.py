@@ -60,6 +60,22 @@ def test_find_takes_an_id_or_a_position(url: str) -> None:
             conversations.find(store, "@x")
 
 
+def test_what_is_removed_is_named_by_its_whole_id_or_name(url: str) -> None:
+    with refold.open("other", store=url) as context:
+        context.update(names=("the other",))
+    for store in both(url):
+        assert conversations.find(store, "bra").id == "branch"
+        for typed in ("@1", "@", "bra"):
+            with pytest.raises(Invalid, match="may mean another one the next time: now it is"):
+                conversations.delete(store, [typed])
+            with pytest.raises(Invalid, match="may mean another one the next time: now it is"):
+                conversations.erase(store, typed)
+        with pytest.raises(NotFound):
+            conversations.delete(store, ["nobody"])
+    assert conversations.erase(url, "the other", [1]).conversation == "other"
+    assert conversations.delete(url, ["the other", "branch"]).removed == ("other", "branch")
+
+
 def test_copy_goes_from_url_to_store_and_tells_how_far_it_is(url: str) -> None:
     target = MemoryStore()
     heard: list[conversations.CopyProgress] = []

@@ -75,14 +75,12 @@ def test_conversations_are_found_by_tag(store):
 def test_a_sweep_takes_the_old_and_the_many(store):
     filled(store)
     now = 100 * DAY_MS
-    assert deleter.sweep(store, now_ms=now, older_than_days=30, dry_run=True).removed == ("old",)
+    assert deleter.stale(store, now_ms=now, older_than_days=30) == ["old"]
+    assert deleter.stale(store, now_ms=now, keep=1) == ["middle", "old"]
     assert len(listing.newest(store)) == 3
-    assert deleter.sweep(store, now_ms=now, older_than_days=30).removed == ("old",)
-    assert deleter.sweep(store, now_ms=now, keep=1).removed == ("middle",)
-    assert [about.id for about in listing.newest(store)] == ["new"]
     for limits in ({}, {"keep": -1}, {"older_than_days": -1}):
         with pytest.raises(Invalid):
-            deleter.sweep(store, now_ms=now, **limits)
+            deleter.stale(store, now_ms=now, **limits)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +92,8 @@ def test_a_sweep_takes_the_old_and_the_many(store):
 def test_a_sweep_never_takes_the_newest_that_are_to_be_kept(store, days, keep, removed):
     """Y-82"""
     filled(store)
-    done = deleter.sweep(store, now_ms=100 * DAY_MS + 1, older_than_days=days, keep=keep)
-    assert set(done.removed) == removed
-    assert len(listing.newest(store)) == 3 - len(removed)
+    found = deleter.stale(store, now_ms=100 * DAY_MS + 1, older_than_days=days, keep=keep)
+    assert set(found) == removed
 
 
 def test_a_sweep_takes_forks_before_what_they_were_forked_from(store):
@@ -104,7 +101,7 @@ def test_a_sweep_takes_forks_before_what_they_were_forked_from(store):
     store.fork("old", 1, "kept-fork")
     store.fork("middle", 1, "gone-fork")
     talk(store, "kept-fork", "still used", days=0)
-    done = deleter.sweep(store, now_ms=100 * DAY_MS, older_than_days=10)
+    done = deleter.delete(store, deleter.stale(store, now_ms=100 * DAY_MS, older_than_days=10))
     assert set(done.removed) == {"middle", "gone-fork"} and list(done.left) == ["old"]
     assert Log(store, "kept-fork").state.head == 2
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -105,10 +105,11 @@ def clean(
     now_ms: int,
     conversation: str | None = None,
     dry_run: bool = False,
+    among: Collection[str] | None = None,
     grace_s: float = GRACE_S,
 ) -> Cleanup:
-    """Removes artifacts of one conversation, or of all, until they are within the quota. NotFound
-    if there is no such conversation."""
+    """Removes artifacts of one conversation, or of all, until they are within the quota; with
+    `among`, only contents with these digests. NotFound if there is no such conversation."""
     bounds = [bound for bound in msgspec.structs.astuple(quota) if bound is not None]
     if not bounds:
         raise Invalid(
@@ -136,6 +137,8 @@ def clean(
         excess = list(_excess(scope, quota, now_ms))
     removed = [(content, why) for content, why in excess if not content.needed]
     kept = [(content, f"{why}, but {content.needed}") for content, why in excess if content.needed]
+    if among is not None:
+        removed = [(content, why) for content, why in removed if content.artifact.digest in among]
     if not dry_run:
         removed = _delete(store, removed, before_ms)
     return Cleanup(removed=_items(removed), kept=_items(kept), damaged=contents.damaged)

@@ -8,9 +8,9 @@ delete.
     refold.conversations.export("sqlite:work.db", "@1", "newest.json")
 
 Every function takes a store, or its URL or path, which is then opened for the call. A conversation
-is named by its id, by one of its names, or as `@1` for the newest, `@2` for the one before. The
-working modules are imported at first use. Neighbours: a module for each verb, `refold.open` for one
-open conversation.
+is named by its id, by how only one id begins, by one of its names, or as `@1` for the newest, `@2`
+for the one before; to erase or delete it, by its whole id or a name. The working modules are
+imported at first use. Neighbours: a module for each verb, `refold.open` for one open conversation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
-from refold.checked import checked
+from refold.checked import check_whole, checked
 
 if TYPE_CHECKING:
     from refold.conversations.copier import Copied as Copied
@@ -229,7 +229,7 @@ def erase(store: Store | Place, name: str, seqs: Sequence[int] | None = None) ->
     from refold.conversations import eraser
 
     with _open(store) as opened:
-        return eraser.erase(opened, _id(opened, name), seqs)
+        return eraser.erase(opened, _whole_id(opened, name), seqs)
 
 
 @checked
@@ -240,7 +240,7 @@ def delete(store: Store | Place, names: Sequence[str]) -> Deleted:
     from refold.conversations import deleter
 
     with _open(store) as opened:
-        return deleter.delete(opened, [_id(opened, name) for name in names])
+        return deleter.delete(opened, [_whole_id(opened, name) for name in names])
 
 
 @contextmanager
@@ -262,3 +262,13 @@ def _id(store: Store, name: str) -> str:
     from refold.conversations.listing import id_of
 
     return id_of(store, name)
+
+
+def _whole_id(store: Store, name: str) -> str:
+    """The id, unless it is another one's the next time."""
+    from refold.conversations.listing import has_name
+
+    id = _id(store, name)
+    if not has_name(store, id, name):
+        check_whole(name, id)
+    return id

@@ -43,11 +43,7 @@ class Deleted(Struct, frozen=True, kw_only=True):
 
 def delete(store: Store, ids: Sequence[str]) -> Deleted:
     """Removes these conversations. A parent goes after its forks, or stays with them."""
-    return _delete(store, [store.conversation(id) for id in dict.fromkeys(ids)])
-
-
-def _delete(store: Store, chosen: Iterable[Conversation]) -> Deleted:
-    """The same for conversations that existed just now; another process may be faster."""
+    chosen = [store.conversation(id) for id in dict.fromkeys(ids)]
     # Contents stored from now on, even again, are not ours to drop.
     at_ms = now_ms()
     named = {about.id: _own_contents(store, about) for about in chosen}
@@ -94,16 +90,11 @@ def _delete_in_order(store: Store, ids: Iterable[str]) -> tuple[list[str], dict[
 # --- sweeping ---
 
 
-def sweep(
-    store: Store,
-    *,
-    now_ms: int,
-    older_than_days: float | None = None,
-    keep: int | None = None,
-    dry_run: bool = False,
-) -> Deleted:
-    """Removes conversations without a write for this number of days. The newest `keep` stay at any
-    age; without a number of days, all others go."""
+def stale(
+    store: Store, *, now_ms: int, older_than_days: float | None = None, keep: int | None = None
+) -> list[str]:
+    """The conversations without a write for this number of days. The newest `keep` stay at any age;
+    without a number of days, all others go."""
     limits = [limit for limit in (older_than_days, keep) if limit is not None]
     if not limits:
         hint = "say how old a conversation may be, or how many may stay"
@@ -113,10 +104,7 @@ def sweep(
         raise Invalid("a limit of a sweep is negative", hint=hint)
     oldest_ms = now_ms - (older_than_days or 0) * DAY_MS
     others = newest(store)[keep or 0 :]
-    stale = [one for one in others if older_than_days is None or one.updated_ms < oldest_ms]
-    if dry_run:
-        return Deleted(removed=tuple(about.id for about in stale))
-    return _delete(store, stale)
+    return [one.id for one in others if older_than_days is None or one.updated_ms < oldest_ms]
 
 
 # --- contents ---

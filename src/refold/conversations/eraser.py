@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from refold.conversations.deleter import unnamed
+from refold.conversations.listing import SESSION, WORDLESS
 from refold.core.codec import decode
 from refold.core.laws import calls_of, results_of
 from refold.core.model import (
@@ -26,6 +27,7 @@ from refold.core.model import (
     Hide,
     Memory,
     Message,
+    Meta,
     Note,
     Replace,
     Summarize,
@@ -43,13 +45,12 @@ from refold.stores import erase_events
 from refold.stores.protocol import Store
 
 BY = "eraser"
-WORDLESS = ("erase", "revert", "restore", "pin")  # they only refer to other events
 
 
 class Erased(Struct, frozen=True, kw_only=True):
     """The erased seqs of a conversation; the numbers of derived summaries and memories and of
-    contents erased now; the devices that confirmed the erasure, by seq; and the seq of the last
-    erase event."""
+    contents erased now; the devices that confirmed the erasure, by seq; the seq of the last erase
+    event; and the number of events erased now in each conversation that has them."""
 
     conversation: str
     seqs: tuple[int, ...] = ()
@@ -58,11 +59,12 @@ class Erased(Struct, frozen=True, kw_only=True):
     confirmed: dict[int, tuple[str, ...]] = {}
     said_at: int = 0
     notes: tuple[str, ...] = ()
+    logs: dict[str, int] = {}
 
 
-def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
+def erase(store: Store, id: str, seqs: Sequence[int] | None, *, dry_run: bool = False) -> Erased:
     """Erases these events, or the whole conversation. NotFound, before anything is erased, if one
-    of them does not exist."""
+    of them does not exist. A dry run returns the seqs and events that would go."""
     about = store.conversation(id)
     events = {event.seq: event for event in events_of(store, about)}
     chosen = _chosen(about, events, seqs)
@@ -81,9 +83,14 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
         for other in [id, *others]
         if (shared := [seq for seq in targets if _has(store, other, events[seq])])
     ]
+    logs = {other: len(own) + len(made) for other, own, made in going if own or made}
+    if dry_run:
+        left = sorted(event.seq for other, own, _ in going if other == id for event in own)
+        return Erased(conversation=id, seqs=tuple(left), logs=logs)
     # Every log that has them records it before the bytes go, so that every page can explain it.
+    at_ms = now_ms()
     for other, own, made in going:
-        if drafts := [Draft(body=_erase_of(event, ids), by=BY) for event in (*own, *made)]:
+        if drafts := [Draft(body=_erase_of(event, ids, at_ms), by=BY) for event in (*own, *made)]:
             Log(store, other).append(drafts)
     for other, own, made in going:
         erase_events(store, other, [event.seq for event in (*own, *made)])
@@ -103,6 +110,7 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
         confirmed=found.confirmed,
         said_at=found.said_at,
         notes=(*_still_said(events, chosen), *notes),
+        logs=logs,
     )
 
 
@@ -234,18 +242,21 @@ def _covers(body: object, targets: Sequence[int]) -> bool:
             return False
 
 
-def _erase_of(event: Event, ids: set[str]) -> Erase:
+def _erase_of(event: Event, ids: set[str], at_ms: int) -> Erase:
     """The erase event, with the shape for the page, and the given ids by which an import recognizes
     the line again. Other ids of a copy were not chosen."""
     body, own = _body(event), tuple(id for id in _ids(event) if id in ids)
     if not isinstance(body, Message):
-        return Erase(seq=event.seq, ids=own)
+        metadata = (body.metadata or {}) if isinstance(body, Meta) else {}
+        session = str(metadata.get(SESSION, ""))
+        return Erase(seq=event.seq, ids=own, session=session, erased_ms=at_ms)
     return Erase(
         seq=event.seq,
         role=body.role,
         calls=tuple(calls_of(body)),
         results=tuple(results_of(body)),
         ids=own,
+        erased_ms=at_ms,
     )
 
 

@@ -1,6 +1,7 @@
 """The conversations of a store, newest first: their metadata, names, titles, and lookup.
 
-A conversation is found by its id, by a name, or by its position: `@1` (or `@`) was written last.
+A conversation is found by its id, by a name, by the beginning of its id, or by its number: `@1` (or
+`@`) was written last, unless a caller passes the numbers of a list that it has shown.
 Metadata (`meta_of`) comes from the bookmark and the events after it, without a fold if possible. An
 id is safe as a file name; a name is any text, such as a session id of another program, recorded by
 `meta` events. The id of a new conversation derives from its name, so two processes that start it at
@@ -14,31 +15,34 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from os.path import normpath
 from pathlib import PurePath
 
 from msgspec.structs import replace
 
-from refold.checked import quoted
+from refold.checked import beginning, quoted
 from refold.core import bookmark
 from refold.core.bookmark import Bookmark
 from refold.core.codec import conversation_checked, decode
 from refold.core.fold import merged
 from refold.core.model import Conversation, Message, Meta, ToolResult
-from refold.core.shortened import text_of
+from refold.core.shortened import ERASED, text_of
 from refold.core.switches import REACHING
-from refold.display import cut, is_text, one_line, plain_text
+from refold.display import ago, cut, is_text, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
-from refold.log.log import Log
+from refold.log.log import Log, now_ms
 from refold.log.trace import chain_at, conversations, is_taken, pages_of
 from refold.stores.protocol import Store
 
 FOLDER = "cwd"  # metadata key of a conversation's folder
+SESSION = "session"  # metadata key of an imported session's own id
 PREVIEW_CHARS = 80
 PREVIEW_EVENTS = 40
 REDACTED_CHARS = 2_000
 UNTITLED = "Untitled"
+WORDLESS = ("erase", "revert", "restore", "pin")  # they only refer to other events
 POSITION_DIGITS = 18
 POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
@@ -106,9 +110,9 @@ def _meta_since(store: Store, about: Conversation, mark: Bookmark | None) -> Met
     return known
 
 
-def id_of(store: Store, name: str) -> str:
-    """The id for a name: the n-th newest for `@n`, else an id, else the name of one
-    conversation."""
+def id_of(store: Store, name: str, numbers: Mapping[int, str] | None = None) -> str:
+    """The id for a name: for `@n` the conversation with this number, by default the n-th newest;
+    else an id, the name of one conversation, or the beginning of one id."""
     if not name.startswith("@"):
         plain = plain_text(name)
         try:
@@ -120,6 +124,14 @@ def id_of(store: Store, name: str) -> str:
     digits = name[1:] or "1"
     if not digits.isdecimal() or len(digits) > POSITION_DIGITS or int(digits) < 1:
         raise Invalid(f"{quoted(name)} is not a valid position", hint=POSITION_HINT)
+    if numbers and len(name) > 1:
+        again = "refold list numbers the conversations again"
+        id = numbers.get(int(digits), "")
+        if not id:
+            raise NotFound(f"the last list in this terminal has no {name}", hint=again)
+        if not is_taken(store, id):
+            raise NotFound(f"{name} was {id}, which does not exist any more", hint=again)
+        return id
     there = newest(store)
     if int(digits) > len(there):
         raise NotFound(f"there is no conversation {name}", hint=f"{store.url} holds {len(there)}")
@@ -128,7 +140,23 @@ def id_of(store: Store, name: str) -> str:
 
 def title_of(store: Store, conversation: str, given: str) -> str:
     """The title of a conversation for display: the given one, else its first words."""
-    return given or preview(store, conversation) or UNTITLED
+    if title := given or preview(store, conversation):
+        return title
+    with suppress(RefoldError):
+        return ERASED if is_erased(store, conversation) else UNTITLED
+    return UNTITLED
+
+
+def is_erased(store: Store, conversation: str) -> bool:
+    """Whether everything that a conversation said was erased, and nothing was said since."""
+    head = store.head(conversation) or 0
+    newest_event = store.read(conversation, after=head - 1, limit=1) if head else []
+    quiet = (*WORDLESS, "note")  # a device notes that it erased the words as well
+    if not newest_event or newest_event[0].kind not in quiet:
+        return False
+    events = [one for page in pages_of(store, conversation, last=head) for one in page]
+    said = [one for one in events if one.kind not in quiet]
+    return bool(said) and all(one.erased for one in said)
 
 
 def preview(store: Store, conversation: str, *, after: int = 0) -> str:
@@ -193,7 +221,7 @@ def id_by_name(store: Store, name: str) -> str | None:
     """The id of the conversation with this name; None if there is none, Invalid with the ids if
     there are several."""
     made_for_it = _first_id(name)
-    found = [made_for_it] if _has_name(store, made_for_it, name) else []
+    found = [made_for_it] if has_name(store, made_for_it, name) else []
     found += [
         about.id
         for about in conversations(store)
@@ -206,7 +234,8 @@ def id_by_name(store: Store, name: str) -> str | None:
     return found[0] if found else None
 
 
-def _has_name(store: Store, id: str, name: str) -> bool:
+def has_name(store: Store, id: str, name: str) -> bool:
+    """Whether the conversation exists and has this name."""
     try:
         return name in (meta_of(store, store.conversation(id)).names or ())
     except NotFound:
@@ -214,8 +243,9 @@ def _has_name(store: Store, id: str, name: str) -> bool:
 
 
 def id_of_named(store: Store, name: str) -> str:
-    """The same, except that an unknown name is returned if it can be an id, else NotFound."""
-    found = id_by_name(store, name)
+    """The id by a name or by its beginning; an unknown one is returned if it can be an id, else
+    NotFound."""
+    found = id_by_name(store, name) or _id_beginning(store, name)
     if found is not None:
         return found
     try:
@@ -225,13 +255,24 @@ def id_of_named(store: Store, name: str) -> str:
         raise NotFound(problem, hint="refold list shows ids and names") from error
 
 
+def _id_beginning(store: Store, typed: str) -> str | None:
+    """The only id that begins so; Invalid, with titles and ages, for several."""
+    there = {about.id: about for about in conversations(store)}
+
+    def described(id: str) -> str:
+        title = title_of(store, id, meta_of(store, there[id]).title or "")
+        return f"{id} ({title}, {ago(now_ms() - there[id].updated_ms)})"
+
+    return beginning(typed, there, "conversations", described)
+
+
 def id_for(store: Store, name: str) -> str:
     """A free id for a new conversation of this name; or the id under which another process has just
     created it."""
     first = _first_id(_name_checked(name))
     for number in range(1, IDS_TRIED + 1):
         id = first if number == 1 else f"{first}-{number}"
-        if not is_taken(store, id) or _has_name(store, id, name):
+        if not is_taken(store, id) or has_name(store, id, name):
             return id
         Log(store, id)  # Corrupt if it cannot be read: it may have the name
     raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="give an id")

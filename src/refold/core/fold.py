@@ -55,7 +55,7 @@ from refold.core.model import (
     View,
     is_shown,
 )
-from refold.core.shortened import edited, skeleton, standin, summary_text
+from refold.core.shortened import ERASED_TOKENS, edited, skeleton, standin, summary_text
 from refold.core.switches import CONTROLS, REACHING, Switches, switches
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
@@ -188,14 +188,15 @@ class Fold:
         match body:
             case None:
                 if is_erased and event.kind == "message" and live:
-                    self._show(event, skeleton(self.erased.get(event.seq)))
+                    shape = skeleton(self.erased.get(event.seq))
+                    self._show(event, shape, min(event.tokens, ERASED_TOKENS * len(shape.blocks)))
             case Message():
                 if body.role == "assistant":
                     self.called_ms = event.at_ms
                 if ORIGIN in body.metadata:
                     self.artifacts.append(event.seq)
                 if live:
-                    self._show(event, body)
+                    self._show(event, body, event.tokens)
                     if found is not None and event.seq in found.again:
                         self.originals[event.seq] = body
             case Usage():
@@ -254,10 +255,10 @@ class Fold:
 
     # --- messages, usage, meta ---
 
-    def _show(self, event: Event, message: Message) -> None:
-        self.slots.append(Slot(event.seq, event.seq, message, event.tokens))
-        self.slot_tokens += event.tokens
-        self.said_tokens += event.tokens
+    def _show(self, event: Event, message: Message, tokens: int) -> None:
+        self.slots.append(Slot(event.seq, event.seq, message, tokens))
+        self.slot_tokens += tokens
+        self.said_tokens += tokens
         self.counts[message.role] = self.counts.get(message.role, 0) + 1
         if (
             message.role == "user"
@@ -306,6 +307,8 @@ class Fold:
         tools that the caller added, and does not enter the calibration."""
         if self.changed_at() > usage.upto:
             return
+        if not usage.counted and any(seq <= usage.upto for seq in self.erased):
+            return  # the request was larger than what is left of it
         shown = usage.counted or self.shown_tokens(usage.upto)
         if usage.input <= 0 or shown <= 0 or not is_plausible(usage, shown):
             return

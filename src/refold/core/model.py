@@ -446,13 +446,16 @@ class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Deletes the body of `seq` for good. Its role and tool ids stay, so that the page keeps its
-    shape, and the ids of its lines in a file, so that a new import recognizes it."""
+    shape, and the ids of its lines in a file and of its `session`, so that a new import recognizes
+    it. The event has the time of the one before it; `erased_ms` is the time of the erasure."""
 
     seq: int
     role: Role = "user"
     calls: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
+    session: str = ""
+    erased_ms: int = 0
 
 
 Body = (

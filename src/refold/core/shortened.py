@@ -36,6 +36,7 @@ from refold.core.model import (
 
 GAP = "…"
 ERASED = "[erased]"
+ERASED_TOKENS = 4  # of each block of a skeleton
 
 
 def standin(

@@ -18,7 +18,7 @@ from refold.core import bookmark
 from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, resealed, seal, uuid7
 from refold.core.fold import Fold, folded
 from refold.core.laws import calls_of, results_of
-from refold.core.model import ENCRYPTED, Body, Event, Message, Role, Slot, Span, ToolCall
+from refold.core.model import ENCRYPTED, Body, Erase, Event, Message, Role, Slot, Span, ToolCall
 from refold.core.switches import REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
@@ -282,6 +282,9 @@ class Log:
             seq += 1
             randomness = random[at * _RANDOM_BYTES : (at + 1) * _RANDOM_BYTES]
             happened_ms = at_ms if draft.at_ms is None else draft.at_ms
+            if isinstance(draft.body, Erase) and seq > 1:
+                # Nobody worked on the conversation: it keeps its place among the others.
+                happened_ms = self.state.updated_ms
             # A clock may be wrong: an id can only hold times in this range.
             happened_ms = min(max(0, happened_ms), HAPPENED_MS_MAX)
             event = seal(

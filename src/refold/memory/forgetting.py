@@ -43,7 +43,7 @@ from refold.core.model import (
 from refold.core.shortened import summary_text, text_of
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
-from refold.log.log import Log
+from refold.log.log import Log, now_ms
 from refold.log.trace import conversations, pages_of
 from refold.memory.claim import telling_words
 from refold.memory.entry import Forgotten, Version
@@ -386,7 +386,8 @@ def _announce(store: Store, place: _ConversationMatches) -> None:
     log = Log(store, place.about.id)
     new = [one for seq, one in sorted(place.erasures.items()) if seq not in log.state.erased]
     if new:
-        log.append([Draft(body=one, by=BY) for one in new])
+        at_ms = now_ms()
+        log.append([Draft(body=replace(one, erased_ms=at_ms), by=BY) for one in new])
 
 
 def _erase_bytes(store: Store, place: _ConversationMatches) -> None:

@@ -203,6 +203,15 @@ class Scopes:
         stores: Sequence[Store] = list(dict.fromkeys((self._store, journal.store)))
         return Forgetter(journal, self.finder(journal), tuple(stores))
 
+    def forgettable(self, meant: Iterable[tuple[Journal, list[str]]]) -> Forgotten:
+        """The entries that `forget` would erase, with those ever merged with them."""
+        gone = Forgotten(out_of_reach=())
+        for journal, ids in meant:
+            versions = journal.entries().versions_of(ids)
+            entries = dict.fromkeys(version.body.entry for version in versions)
+            gone += Forgotten(entries=tuple(entries), events=len(versions), out_of_reach=())
+        return gone
+
     def forget(
         self,
         meant: Iterable[tuple[Journal, list[str]]],

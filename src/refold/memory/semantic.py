@@ -202,18 +202,21 @@ class SemanticMemory:
         scope: str | None = None,
         source: bool = False,
         stores: Sequence[str] = (),
+        dry_run: bool = False,
     ) -> Forgotten:
         """Erases an entry with all its versions for good: from the log, the index, and the
         conversations that showed it, in this store and in `stores`. Or all entries with a tag, last
         said `before` a time, or said in a conversation: of every scope, including agents, unless
         one is named. With `source`, also the messages that said it. No rule brings it back.
-        `out_of_reach` names remaining entries that say the same. NotFound if there is no such
-        entry."""
+        `out_of_reach` names remaining entries that say the same. A dry run only returns the entries
+        and the number of their events. NotFound if there is no such entry."""
         which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
         which_checked(id, which)
         others = stores_checked(stores)
         with self._lock:
             meant = self._scopes.meant(id, which, scope)
+            if dry_run:
+                return self._scopes.forgettable(meant)
             return self._scopes.forget(meant, source=source, others=others)
 
     # --- facts from messages ---

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +152,24 @@ def test_a_fork_goes_its_own_way_and_one_can_go_back(chat: Any) -> None:
     assert "@1 other" in listed and "Fork of read a.txt" in listed
     assert "no conversation" in told(chat, "/resume nowhere")
     assert chat.context.id == "talk"
+
+
+def test_a_number_is_what_the_list_of_this_terminal_showed(
+    chat: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with os.fdopen(ours), os.fdopen(theirs) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        told(chat, "/fork other")
+        chat.answer("count to 3")
+        assert "@1 other" in told(chat, "/resume")
+        told(chat, "/resume talk")
+        chat.answer("count to 3")
+        assert "This is other" in told(chat, "/resume @1")
+        assert "the last list in this terminal has no @7" in told(chat, "/resume @7")
+        assert "talk" in told(chat, "/list").splitlines()[2]
+        assert "This is talk" in told(chat, "/resume @1")
 
 
 def test_a_fork_takes_what_the_table_says(chat: Any) -> None:

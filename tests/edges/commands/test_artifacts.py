@@ -131,8 +131,8 @@ def test_grep_finds_lines_in_one_or_all(ids: list[str]) -> None:
         (("grep", "work", "x", "--wait", "1000"), 2, "--wait"),
         (("remove", "work"), 2, "say what to remove"),
         (("remove", "work", "--older-than", "soon"), 2, "such as 10s"),
-        (("remove", "work", "{id}", "--dry-run"), 2, "ARTIFACT excludes"),
-        (("remove", "nobody", "--keep-count", "1"), 3, "refold list"),
+        (("remove", "work", "{id}", "--older-than", "1d"), 2, "ARTIFACT excludes"),
+        (("remove", "nobody", "--keep-count", "1", "--yes"), 3, "refold list"),
     ],
 )
 def test_bad_input_is_one_line_and_a_status(
@@ -155,14 +155,14 @@ def test_clean_removes_what_no_page_names(
 ) -> None:
     """T-19."""
     assert (
-        as_json("artifact", "remove", "work", "--keep-count", "0")["removed"] == []
+        as_json("artifact", "remove", "work", "--keep-count", "0", "--yes")["removed"] == []
     )  # all are new
     aged(tmp_path)
     an_hour_later(monkeypatch)
     would = run("artifact", "remove", "--older-than", "30m", "--dry-run").stdout
     assert "2 artifacts would be removed" in would and "the page of work names it" in would
     assert len(as_json("artifact", "list", "work")["artifacts"]) == 3
-    done = as_json("artifact", "remove", "work", "--keep-bytes", "1 KB")
+    done = as_json("artifact", "remove", "work", "--keep-bytes", "1 KB", "--yes")
     assert [one["id"] for one in done["removed"]] == ids[:2] and done["size_bytes"] > 2_000
     listed = as_json("artifact", "list", "work")["artifacts"]
     assert [bool(one["cleaned_ms"]) for one in listed] == [True, True, False]
@@ -188,6 +188,15 @@ def test_hostile_names_and_contents_cannot_steer_the_terminal(url: str) -> None:
     id = as_json("artifact", "list", "hostile")["artifacts"][-1]["id"]
     shown = run("artifact", "show", "hostile", id).stdout
     assert "\\x1b[31mred" in shown and "\x1b" not in shown and HOSTILE[-1] in shown
+
+
+def test_an_artifact_is_named_by_how_its_id_begins(url: str) -> None:
+    [artifact] = as_json("artifact", "list", "fix-login")["artifacts"]
+    id = artifact["id"]
+    for typed in (id, id[:8], id[4:9], f"artifact://{id[:8]}"):
+        for words in (("artifact", "show", "fix-login", typed), ("show", "fix-login", typed)):
+            assert as_json(*words)["handle"] == id
+    assert run("artifact", "show", "fix-login", "art-nothing").exit_code == 3
 
 
 def test_one_artifact_is_deleted_once(url: str) -> None:

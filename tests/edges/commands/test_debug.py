@@ -115,3 +115,18 @@ def test_whatever_was_done_the_dump_agrees_with_the_page(turns: int, steps: list
         assert applied <= live
         there = {str(Span(seq, seq)) for seq in range(1, found["head"] + 1)}
         assert {one["handle"] for one in found["page"] if not one["edits"]} <= there
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stats", "nobody", "--debug"),
+        ("stats", "--debug", "nobody"),
+        ("--debug", "stats", "nobody"),
+    ],
+)
+def test_an_error_of_a_dump_is_one_line(words: tuple[str, ...]) -> None:
+    for store in ((), ("--store", "memory:")):
+        done = run(*store, *words)
+        assert done.exit_code == 3 and done.stderr.count("refold: ") == 1
+        assert "Traceback" not in done.stderr

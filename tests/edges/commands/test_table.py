@@ -92,6 +92,21 @@ def test_help_lists_the_daily_commands_first_and_aliases_on_request() -> None:
     assert all(f"refold {name} " in forms for name in ALIASES if name.startswith("context"))
 
 
+@pytest.mark.parametrize(("group", "heading"), GROUPS.items())
+def test_a_group_is_explained_by_its_name_and_by_its_heading(group: str, heading: str) -> None:
+    explained = run("help", group)
+    assert explained.exit_code == 0
+    assert run("help", *heading.split()).stdout == explained.stdout
+    assert run("help", *heading.lower().split()).stdout == explained.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_only_a_number_is_asked_for_as_n(name: str) -> None:
+    for one in parameters_of(load(name)):
+        if one.option and one.shown.endswith(" N"):
+            assert one.kind in ("int", "float"), one.option
+
+
 @pytest.mark.parametrize("words", [("--json", "cost", "x"), ("help", "cost"), ("cost", "--help")])
 def test_a_moved_name_answers_wherever_it_is_named(words: tuple[str, ...]) -> None:
     done = run(*words)

@@ -28,6 +28,16 @@ def test_a_dry_run_changes_nothing_and_undo_takes_a_compaction_back(url: str) ->
     assert as_json("show", "fix-login")["slots"] == before["slots"]
 
 
+def test_a_batch_that_was_undone_already_is_not_called_unknown(url: str) -> None:
+    batch = as_json("compact", "fix-login", "--strategy", "hide", "--target", "60")["batch"]
+    assert run("undo", "fix-login", batch[:6]).exit_code == 0
+    for typed in (batch, batch[:6]):
+        again = run("undo", "fix-login", typed)
+        assert again.exit_code == 2 and f"the batch {batch} is undone already" in again.stderr
+        assert "refold redo fix-login" in again.stderr
+    assert "there is no active batch 'nothing'" in run("undo", "fix-login", "nothing").stderr
+
+
 def full(id: str, **config: float) -> None:
     """A conversation that was compacted by itself, and grew since."""
     window = 16_000

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.core.plan import Receipt
+from refold.display import ago
 from refold.edges.displays.overview import (
     ArtifactLine,
     Overview,
@@ -23,7 +24,6 @@ from refold.edges.displays.overview import (
 )
 from refold.edges.displays.phrases import (
     advice,
-    ago,
     compacted,
     compacting,
     header,

@@ -274,7 +274,11 @@ def test_after_each_act_an_unchanged_file_adds_nothing_and_a_grown_one_what_is_n
         id = imported(store, file).conversation
         act(store, id, name, at)
         check_nothing_is_added(store, file)
-        if "erase" not in name or source is ClaudeCode:
+        if name == "erase all":
+            file.grow()
+            check_nothing_is_added(store, file)
+            assert imported(store, file).erased
+        elif name != "erase" or source is ClaudeCode:
             check_follows(store, file, 0, 2)
             check_nothing_is_added(store, file)
         else:

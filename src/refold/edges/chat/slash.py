@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from refold.checked import quoted
-from refold.conversations.listing import id_of, meta_of, newest, title_of
+from refold.conversations.listing import meta_of, newest, title_of
 from refold.core.model import View
 from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.terminal import new_id
@@ -249,12 +249,14 @@ def resume(
     ] = "",
 ) -> None:
     if conversation:
-        id = id_of(chat.store, conversation)
-        chat.store.conversation(id)
+        with Session.holding(chat.context, chat.store) as session:
+            id = session.find(conversation)
         chat.go_to(id)
         chat.shown.aside(f"This is {id}: {title_of(chat.store, id, chat.context.view.title)}")
         return
     listed = newest(chat.store)
+    with Session.holding(chat.context, chat.store) as session:
+        session.remember({rank: one.id for rank, one in enumerate(listed[:LISTED_MAX], start=1)})
     for rank, about in enumerate(listed[:LISTED_MAX], start=1):
         title = title_of(chat.store, about.id, meta_of(chat.store, about).title or "")
         chat.shown.aside(("bold", f"@{rank} {about.id}"), f"  {title}")

@@ -340,7 +340,7 @@ def _print_error(message: str, hint: str) -> None:
 def _explain(args: list[str]) -> None:
     """Prints the traceback with `--debug`, except in `refold stats ID --debug`, where it is an
     option of the command."""
-    if "--debug" in _own_words(args) and args[:1] != ["stats"]:
+    if "--debug" in _own_words(args) and named_first(args, COMMANDS)[:1] != ["stats"]:
         Screen(out=sys.stderr).line(traceback.format_exc())
 
 

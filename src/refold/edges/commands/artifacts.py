@@ -9,31 +9,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from refold.artifacts import cleanup
-from refold.artifacts.artifacts import ArtifactReader, Artifacts
+from refold.artifacts.artifacts import ArtifactReader, Artifacts, id_of
 from refold.artifacts.cleanup import CleanupItem, Quota
+from refold.checked import beginning
 from refold.core.model import Artifact
-from refold.display import moment, number
+from refold.display import ago, moment, number
 from refold.edges.commands.command import (
     POSITIONAL,
     DryRun,
     Lines,
     Pieces,
+    Removable,
     Result,
     Screen,
     Yes,
     command,
+    is_seq,
     line_span,
     short_line,
     show_damage,
 )
 from refold.edges.commands.session import Session
-from refold.errors import Invalid
+from refold.errors import Invalid, NotFound
 from refold.log.log import now_ms
 from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between
@@ -163,7 +167,7 @@ class Content(Result, frozen=True, kw_only=True):
 def show_artifact(session: Session, *, artifact: ArtifactId, lines: Lines | None = None) -> Content:
     span = None if lines is None else line_span(lines)
     stored = stored_artifacts(session)
-    original = stored.reader.original(artifact)
+    original = stored.reader.original(artifact_meant(stored.artifacts, artifact))
     texts: Iterable[str] = original.texts
     if span is not None:
         first, last = span
@@ -212,7 +216,7 @@ def grep_artifacts(
     stored = stored_artifacts(session)
     matches = stored.artifacts.grep(
         pattern,
-        artifact or "",
+        artifact_meant(stored.artifacts, artifact) if artifact else "",
         regex=regex,
         ignore_case=ignore_case,
         limit=limit,
@@ -250,14 +254,20 @@ def _removed_item(item: CleanupItem) -> RemovedItem:
 
 
 class Deleted(Result, frozen=True, kw_only=True):
-    """The removed artifact, and the number of artifacts left."""
+    """The removed artifact, or in a dry run the one to remove, and the number of artifacts left."""
 
     removed: RemovedItem
     left: int
+    dry_run: bool = False
 
     def show(self, screen: Screen) -> None:
         left = number(self.left, "artifact")
-        screen.line(f"{self.removed.id} is removed, {self.removed.why}; {left} left.")
+        one = self.removed
+        named = f"{one.id} ({short_line(one.name, 200)}, {number(one.size_bytes, 'byte')})"
+        if self.dry_run:
+            screen.line(f"{named} would be removed.")
+        else:
+            screen.line(f"{named} is removed, {one.why}; {left} left.")
 
 
 class Cleaned(Result, frozen=True, kw_only=True):
@@ -319,14 +329,13 @@ def remove_artifacts(
     yes: Yes = False,
 ) -> Deleted | Cleaned:
     is_cleanup = any(bound is not None for bound in (older_than, keep_bytes, keep_count))
+    if session.is_named and not dry_run:
+        session.removable(yes=yes)
     if artifact is not None:
-        if is_cleanup or dry_run:
-            reason = "ARTIFACT excludes --older-than, --keep-bytes, --keep-count and --dry-run"
+        if is_cleanup:
+            reason = "ARTIFACT excludes --older-than, --keep-bytes and --keep-count"
             raise Invalid(reason, hint="name an artifact, or give a bound")
-        stored = stored_artifacts(session)
-        session.confirm(f"Remove {short_line(artifact, 40)} from {stored.id} for good?", yes)
-        removed = _removed_item(stored.artifacts.remove(artifact))
-        return Deleted(removed=removed, left=stored.reader.count())
+        return _remove_one(session, artifact, dry_run=dry_run, yes=yes)
     if not is_cleanup:
         hint = "give an ID and an ARTIFACT, or a bound such as --older-than 30d"
         raise Invalid("say what to remove", hint=hint)
@@ -335,13 +344,21 @@ def remove_artifacts(
         keep_bytes=None if keep_bytes is None else int(amount(keep_bytes, "size", BYTES)),
         keep_count=keep_count,
     )
-    done = cleanup.clean(
+    clean = partial(
+        cleanup.clean,
         session.store,
         quota,
         conversation=session.conversation if session.is_named else None,
         now_ms=now_ms(),
-        dry_run=dry_run,
     )
+    done = clean(dry_run=True)
+    if done.removed:
+        items = [_removable(one.artifact, one.at_ms) for one in done.removed]
+        question = f"Remove {number(len(items), 'artifact')} for good?"
+        if not dry_run:
+            session.confirm_removal(items, question, yes)
+    if not dry_run:
+        done = clean(among={one.artifact.digest for one in done.removed})
     return Cleaned(
         dry_run=dry_run,
         size_bytes=done.size_bytes,
@@ -349,6 +366,44 @@ def remove_artifacts(
         kept=tuple(map(_removed_item, done.kept)),
         damaged=done.damaged,
     )
+
+
+def _remove_one(session: Session, typed: str, *, dry_run: bool, yes: bool) -> Deleted:
+    stored = stored_artifacts(session)
+    id = artifact_meant(stored.artifacts, typed)
+    there = [one for one in stored.artifacts.list() if one.id == id and not one.cleaned_ms]
+    if dry_run and not there:
+        hint = f"refold artifact list {stored.id} names those there are"
+        raise NotFound(f"there is no artifact {short_line(typed, 80)!r} to remove", hint=hint)
+    if dry_run:
+        one, at_ms = there[-1].artifact, there[-1].at_ms
+        held = CleanupItem(artifact=one, conversations=(stored.id,), at_ms=at_ms, why="named")
+        return Deleted(dry_run=True, removed=_removed_item(held), left=stored.reader.count())
+    session.check_whole(id_of(typed), id, yes=yes)
+    if there:
+        items = [_removable(there[-1].artifact, there[-1].at_ms)]
+        session.confirm_removal(items, f"Remove {id} from {stored.id} for good?", yes)
+    removed = _removed_item(stored.artifacts.remove(id))
+    return Deleted(removed=removed, left=stored.reader.count())
+
+
+def _removable(artifact: Artifact, at_ms: int) -> Removable:
+    size = artifact.size_bytes
+    return Removable(id=artifact.id, title=artifact.name, at_ms=at_ms, size=size, unit="byte")
+
+
+def artifact_meant(artifacts: Artifacts, typed: str) -> str:
+    """The id of an artifact, or the only one that begins so, with or without `art-`; another handle
+    is returned as typed."""
+    if is_seq(typed):
+        return typed  # of a message
+    there = {one.id: one for one in artifacts.list()}
+
+    def described(id: str) -> str:
+        one = there[id]
+        return f"{id} ({short_line(one.artifact.name, 60)}, {ago(max(0, now_ms() - one.at_ms))})"
+
+    return beginning(id_of(typed), there, "artifacts", described) or typed
 
 
 def amount(text: str, kind: str, units: Mapping[str, int]) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -33,7 +34,7 @@ from msgspec.structs import asdict
 
 from refold.checked import quoted
 from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, Role, View
-from refold.display import nearest
+from refold.display import ago, nearest
 from refold.display import number as number
 from refold.edges.commands import COMMANDS
 from refold.errors import Invalid, NotFound
@@ -127,6 +128,27 @@ class Document(Result, frozen=True, kw_only=True):
 
     def show(self, screen: Screen) -> None:
         screen.document(self.chunks)
+
+
+class Removable(Struct, frozen=True, kw_only=True):
+    """One thing that a command removes for good: its title, its time, and its size in units."""
+
+    id: str
+    title: str
+    at_ms: int
+    size: int
+    unit: str
+
+
+def show_removable(items: Iterable[Removable], screen: Screen) -> None:
+    """Prints what goes, or would go."""
+    now_ms = time.time_ns() // 1_000_000
+    rows = [
+        (one.id, one.title, ago(max(0, now_ms - one.at_ms)), number(one.size, one.unit))
+        for one in items
+    ]
+    if rows:
+        screen.table(("ID", "TITLE", "WRITTEN", ">SIZE"), rows)
 
 
 class Pieces:
@@ -289,7 +311,8 @@ class Parameter(Struct, frozen=True, kw_only=True):
     def shown(self) -> str:
         """Its form in a usage line: `ID`, `[NAME]...`, `--limit N`."""
         if self.option:
-            value = self.metavar or ("TEXT" if self.kind == "text" else "N")
+            kinds = {"text": "TEXT", "choice": "|".join(self.choices)}
+            value = self.metavar or kinds.get(self.kind, "N")
             return self.option if self.kind == "flag" else f"{self.option} {value}"
         name = self.metavar if self.is_required else f"[{self.metavar}]"
         return f"{name}..." if self.is_many or self.takes_rest else name

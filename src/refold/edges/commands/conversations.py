@@ -13,14 +13,16 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from refold.conversations import deleter
-from refold.conversations.listing import described, newest, preview, title_of
+from refold.conversations.listing import described, is_erased, newest, preview, title_of
 from refold.core import bookmark
 from refold.core.budget import Sized, current_tokens, factor_of
 from refold.core.model import Conversation
+from refold.core.shortened import ERASED
 from refold.display import moment, nearest, number
 from refold.edges.commands.command import (
     DryRun,
     Limit,
+    Removable,
     Result,
     Screen,
     Tag,
@@ -30,6 +32,7 @@ from refold.edges.commands.command import (
     command,
     short_line,
     show_damage,
+    show_removable,
 )
 from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import tokens_of
@@ -54,8 +57,9 @@ FOLDER = Meta(
 
 @command(
     "list",
-    details="In place of an ID, you can write @1 for the newest conversation, @2 for the one "
-    "before it, or a name that only one conversation has.",
+    details="In place of an ID, you can write its number, such as @2, a name that only one "
+    "conversation has, or how only one ID begins. A number means what the last list in this "
+    "terminal showed; where none was shown, @1 is the newest.",
     on="store",
     reads=True,
 )
@@ -71,12 +75,14 @@ def list_conversations(
     chosen = newest(store, tag=tag, folder=path)[:limit]
     positions = {about.id: position for position, about in enumerate(newest(store), start=1)}
     rows = tuple(_row(store, about, positions.get(about.id, 0)) for about in chosen)
+    session.remember({row.position: row.id for row in rows if row.position})
     return Listed(store=store.url, conversations=rows, tag=tag, folder=path)
 
 
 class Row(Struct, frozen=True, kw_only=True):
     """One conversation of the list. `position` counts all conversations of the store, so that `@1`
-    is the newest; `damaged` is the reason why it is unreadable."""
+    is the newest; `damaged` is the reason why it is unreadable. Of one whose words were all
+    `erased`, the id, the size and the times are left."""
 
     id: str
     position: int
@@ -93,6 +99,7 @@ class Row(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...]
     metadata: dict[str, Any]
     damaged: str
+    erased: bool
 
 
 class Listed(Result, frozen=True, kw_only=True):
@@ -135,11 +142,12 @@ def _row(store: Store, about: Conversation, position: int) -> Row:
         title = ENCRYPTED
     messages, tokens = sizes or (None, None)
     about = described(store, about)
+    title = title or title_of(store, about.id, about.title)
     return Row(
         id=about.id,
         position=position,
         names=about.names,
-        title=title or title_of(store, about.id, about.title),
+        title=title,
         preview=preview(store, about.id),
         head=about.head,
         messages=messages,
@@ -151,6 +159,7 @@ def _row(store: Store, about: Conversation, position: int) -> Row:
         tags=about.tags,
         metadata=about.metadata,
         damaged=damaged,
+        erased=title == ERASED and is_erased(store, about.id),
     )
 
 
@@ -321,45 +330,59 @@ def delete(
         hint = "refold delete ID, or --older-than DAYS, --keep NUMBER, or both"
         raise Invalid("name conversations, or say how old they are", hint=hint)
     store = session.store
-    ids = [store.conversation(session.find(name)).id for name in conversations]
-    what = ", ".join(ids)
-    sweep = partial(deleter.sweep, store, older_than_days=older_than, keep=keep, now_ms=now_ms())
-    planned = sweep(dry_run=True) if is_old else deleter.Deleted(removed=tuple(ids))
-    if dry_run or not planned.removed:
-        return Removal(
-            would_be_removed=planned.removed,
-            contents=planned.contents,
-            left=planned.left,
-            notes=planned.notes,
-        )
+    if dry_run:
+        ids = [store.conversation(session.find(name)).id for name in conversations]
+    else:
+        ids = [session.removable(yes=yes, name=name) for name in conversations]
+    ids = list(dict.fromkeys(ids))
+    stale = partial(deleter.stale, store, older_than_days=older_than, keep=keep)
     if is_old:
-        what = number(len(planned.removed), "conversation")
-    session.confirm(f"Remove {what} for good?", yes)
-    done = sweep() if is_old else deleter.delete(store, ids)
+        ids = stale(now_ms=now_ms())
+    items = tuple(session.removable_conversation(id) for id in ids)
+    if items:
+        what = ids[0] if len(ids) == 1 else number(len(ids), "conversation")
+        if not dry_run:
+            items = session.confirm_removal(items, f"Remove {what} for good?", yes)
+    if dry_run or not ids:
+        return Removal(would_be_removed=tuple(ids), items=items, contents=0, left={}, notes=())
+    if is_old:
+        # Of what was shown, only what nobody wrote to while the question was open.
+        still_old = stale(now_ms=now_ms())
+        ids = [id for id in ids if id in still_old]
+    done = deleter.delete(store, ids)
     kind = Removal if is_old else Deletion
-    return kind(removed=done.removed, contents=done.contents, left=done.left, notes=done.notes)
+    return kind(
+        removed=done.removed,
+        items=items,
+        contents=done.contents,
+        left=done.left,
+        notes=done.notes,
+    )
 
 
 class Removal(Result, frozen=True, kw_only=True):
-    """The conversations `removed`, or `would_be_removed` in a dry run; `contents` counts their
-    removed artifacts. `left` has the reasons why conversations had to stay."""
+    """The conversations `removed`, or `would_be_removed` in a dry run; `items` describes them,
+    unless a person was asked and has seen them. `contents` counts their removed artifacts. `left`
+    has the reasons why conversations had to stay."""
 
     removed: tuple[str, ...] | UnsetType = UNSET
     would_be_removed: tuple[str, ...] | UnsetType = UNSET
+    items: tuple[Removable, ...] = ()
     contents: int
     left: dict[str, str]
     notes: tuple[str, ...]
 
     def show(self, screen: Screen) -> None:
+        show_removable(self.items, screen)
         if self.would_be_removed is not UNSET:
-            ids, verb = self.would_be_removed, "would be removed"
-        else:
-            ids, verb = self.removed or (), "removed"
+            screen.line(f"{len(self.would_be_removed):,} would be removed.")
+            return
+        ids = self.removed or ()
         names = f": {', '.join(ids)}" if ids else ""
         artifacts = ""
         if self.contents:
             artifacts = f", and {number(self.contents, 'artifact')} that nobody else has"
-        screen.line(f"{len(ids):,} {verb}{names}{artifacts}.")
+        screen.line(f"{len(ids):,} removed{names}{artifacts}.")
         for id, reason in self.left.items():
             screen.line(f"{id} stays: {reason}")
         for note in self.notes:

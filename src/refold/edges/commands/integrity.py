@@ -13,12 +13,14 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
-from refold.conversations.eraser import erase, erased
+from refold.conversations.eraser import Erased, erase, erased
 from refold.conversations.repairer import repair
 from refold.conversations.scanner import FoundSecret, scan
 from refold.conversations.verifier import Problem, verify
 from refold.display import moment, number
 from refold.edges.commands.command import (
+    DryRun,
+    Removable,
     Result,
     Screen,
     Yes,
@@ -26,6 +28,7 @@ from refold.edges.commands.command import (
     seq_of,
     short_line,
     show_damage,
+    show_removable,
 )
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
@@ -252,7 +255,9 @@ def scan_store(
 class EraseResult(Result, frozen=True, kw_only=True):
     """The seqs of erased events; the number of summaries, memories and contents erased with them;
     the devices that confirmed it, by seq. For a synced store also this device, the far store, its
-    state as known here, and the devices that have not confirmed everything."""
+    state as known here, and the devices that have not confirmed everything. `items` are the
+    conversations that lose events, forks included, unless a person was asked and has seen them. A
+    dry run has only these, and the seqs that would go."""
 
     conversation: str
     seqs: tuple[int, ...]
@@ -260,12 +265,18 @@ class EraseResult(Result, frozen=True, kw_only=True):
     contents: int
     confirmed: dict[int, tuple[str, ...]]
     notes: tuple[str, ...]
+    items: tuple[Removable, ...] = ()
+    dry_run: bool = False
     device: str = ""
     far: str = ""
     is_far_erased: bool = False
     unconfirmed: tuple[Device, ...] = ()
 
     def show(self, screen: Screen) -> None:
+        show_removable(self.items, screen)
+        if self.dry_run:
+            screen.line(f"{number(len(self.seqs), 'event')} would be erased.")
+            return
         if not self.seqs:
             screen.line(f"Nothing of {self.conversation} is erased.")
             return
@@ -324,19 +335,30 @@ def erase_events(
         ),
     ] = (),
     all: Annotated[bool, Meta(description="Erase everything that the conversation says.")] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
 ) -> EraseResult:
-    id = session.conversation
     numbers = [seq_of(text) for text in seqs]
+    acts = bool(numbers or all) and not dry_run
+    id = session.removable(yes=yes) if acts else session.conversation
     if numbers and all:
         reason = "--all erases every event, but you also named some"
         raise Invalid(reason, hint="give one of the two")
+    store = session.store
+    plan = Erased(conversation=id)
     if numbers or all:
-        what = "everything" if all else number(len(numbers), "event")
-        session.confirm(f"Erase {what} of {id} for good, on every device that syncs?", yes)
-        report = erase(session.store, id, None if all else numbers)
+        plan = erase(store, id, None if all else numbers, dry_run=True)
+    items = tuple(session.removable_conversation(one, count) for one, count in plan.logs.items())
+    if items:
+        what = f"{number(len(plan.seqs), 'event')} of {id}"
+        question = f"Erase {what} for good, on every device that syncs?"
+        items = items if dry_run else session.confirm_removal(items, question, yes)
+    if acts:
+        # What was shown goes, and nothing that was written while the question was open. With
+        # nothing left to erase, this ends an erasure that was interrupted.
+        report = erase(store, id, plan.seqs or numbers)
     else:
-        report = erased(session.store, id)
+        report = plan if dry_run else erased(store, id)
     result = EraseResult(
         conversation=id,
         seqs=report.seqs,
@@ -344,7 +366,11 @@ def erase_events(
         contents=report.contents,
         confirmed=report.confirmed,
         notes=report.notes,
+        items=items,
+        dry_run=dry_run,
     )
+    if dry_run:
+        return result
     synced = synced_of(session.store)
     return result if synced is None else _with_far(result, synced, session.store, report.said_at)
 

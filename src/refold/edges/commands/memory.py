@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
-from refold.checked import quoted
-from refold.display import cut, moment, number, one_line
+from refold.checked import beginning, quoted
+from refold.display import ago, cut, moment, number, one_line
 from refold.edges.commands.command import (
     TEXT,
+    DryRun,
     Project,
+    Removable,
     Result,
     Scope,
     Screen,
@@ -28,10 +31,12 @@ from refold.edges.commands.command import (
     command,
     more_line,
     short_line,
+    show_removable,
 )
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound
+from refold.log.log import now_ms
 from refold.memory.entry import ID_PREFIX, Forgotten, MemoryEntry
 from refold.memory.journal import MemoryChange
 from refold.memory.semantic import SemanticMemory, settings_of
@@ -39,7 +44,6 @@ from refold.search.snippets import LIMIT_MAX
 from refold.settings.sources import project_store, user_store
 
 CONTENT_CHARS = 100
-IDS_NAMED = 5
 ALL = "all"
 ENTRY_POSITION = {"positional": True, "metavar": "ENTRY"}
 Entry = Annotated[
@@ -89,19 +93,18 @@ def memory_of(
 
 
 def entry_meant(memory: SemanticMemory, typed: str) -> str:
-    """The id itself, or the only id with this prefix; an unknown id is returned as typed. Raises
-    Invalid for a prefix that every id has."""
+    """The id itself, or the only id that begins so, with or without `mem-`; an unknown id is
+    returned as typed. Raises Invalid for a beginning that every id has."""
     if ID_PREFIX.startswith(typed):
         reason = f"every id begins with {quoted(ID_PREFIX)}, so {quoted(typed)} names no entry"
         raise Invalid(reason, hint="refold memory list has the ids of all entries")
-    ids = memory.ids(typed)
-    if typed in ids or not ids:
-        return typed
-    if len(ids) > 1:
-        more = f" and {len(ids) - IDS_NAMED:,} more" if ids[IDS_NAMED:] else ""
-        hint = f"one of {', '.join(ids[:IDS_NAMED])}{more}"
-        raise Invalid(f"several entries begin with {quoted(typed, 40)}", hint=hint)
-    return ids[0]
+
+    def described(id: str) -> str:
+        one = _removable(memory, id)
+        return f"{id} ({_excerpt(one.title)}, {ago(max(0, now_ms() - one.at_ms))})"
+
+    ids = memory.ids(typed) if typed.startswith(ID_PREFIX) else memory.ids()
+    return beginning(typed, ids, "entries", described) or typed
 
 
 def show_entries(entries: Iterable[MemoryEntry], screen: Screen, if_empty: str) -> None:
@@ -303,10 +306,19 @@ def edit(
 
 
 class Gone(Result, frozen=True, kw_only=True):
+    """What was forgotten, or would be in a dry run. `items` are the entries, unless a person was
+    asked and has seen them."""
+
     forgotten: Forgotten
+    items: tuple[Removable, ...] = ()
+    dry_run: bool = False
 
     def show(self, screen: Screen) -> None:
         done = self.forgotten
+        show_removable(self.items, screen)
+        if self.dry_run:
+            screen.line(f"{number(done.events, 'event')} would be forgotten.")
+            return
         if not done.entries:
             screen.line("Nothing that is remembered fits: nothing was forgotten.")
             return
@@ -355,6 +367,7 @@ def forget(
             extra={"metavar": "STORE"},
         ),
     ] = (),
+    dry_run: DryRun = False,
     yes: Yes = False,
     project: Project | None = None,
 ) -> Gone:
@@ -373,9 +386,11 @@ def forget(
             )
         else:
             id = entry_meant(memory, entry)
-            named = _quoted_entry(memory, id)
-        session.confirm(f"Forget {named} for good?", yes)
-        done = memory.forget(
+            if not dry_run:
+                session.check_whole(entry, id, yes=yes)
+            named = id
+        forget = partial(
+            memory.forget,
             id,
             tag=tag,
             before=before_time,
@@ -384,19 +399,23 @@ def forget(
             source=source,
             stores=also_in,
         )
-    return Gone(forgotten=done)
+        done = forget(dry_run=True)
+        items = tuple(_removable(memory, one) for one in done.entries)
+        if items and not dry_run:
+            items = session.confirm_removal(items, f"Forget {named} for good?", yes)
+            done = forget()
+    return Gone(forgotten=done, items=items, dry_run=dry_run)
 
 
-def _quoted_entry(memory: SemanticMemory, id: str) -> str:
-    """The newest content of an entry, with its id; only the id of a rejected or reverted one."""
-    contents = [one.content for one in memory.inbox() if one.id == id]
-    try:
-        contents = contents or [one.content for one in memory.history(id)]
-    except NotFound:
-        if id not in memory.ids(id):
-            raise
-        return id
-    return f"{short_line(contents[-1], 60)!r} ({id})"
+def _removable(memory: SemanticMemory, id: str) -> Removable:
+    """An entry as it is shown before it goes; only the id of a rejected or reverted one."""
+    versions = [one for one in memory.inbox() if one.id == id]
+    with suppress(NotFound):
+        versions = versions or [one for one in memory.history(id) if one.id == id]
+    content = versions[-1].content if versions else ""
+    at_ms = versions[-1].updated_ms if versions else now_ms()
+    size = len(content)
+    return Removable(id=id, title=_excerpt(content), at_ms=at_ms, size=size, unit="character")
 
 
 class History(Result, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from refold.checked import quoted
-from refold.conversations.listing import meta_of, newest, title_of
+from refold.conversations.listing import is_erased, meta_of, newest, title_of
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import (
     Limit,
@@ -333,6 +333,8 @@ def replay_sessions(
             raise Invalid("--html shows one session", hint="name it, or leave --html out")
         return _all_played(session, window, model, limit)
     store, id, remark = _found(session, name)
+    if is_erased(store, id):
+        raise Invalid(f"{id} was erased", hint="nothing of it is left to replay")
     kept = Kept() if html is not None else None
     one = _played(session, store, id, window, model, kept)
     one = replace(one, remark=". ".join(filter(None, (remark, one.remark))))
@@ -356,6 +358,7 @@ def _all_played(session: Session, window: int | None, model: str | None, limit: 
             skipped[id] = error.message
     if not (played or skipped or damaged):
         raise NotFound("no session was imported", hint="refold import --scan finds some")
+    session.remember({one.position: one.session for one in played[:limit]})
     return Replays(sessions=played, skipped=skipped, damaged=damaged, is_total=True, limit=limit)
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from refold.display import moment, number
 from refold.edges.commands.command import Limit, OnlyRole, Part, Result, Screen, command, more_line
@@ -101,7 +101,13 @@ def search(
             kind=kind,
         )
         shown, more = tuple(hits[:limit]), len(hits) > min(limit, LIMIT_MAX - 1)
-        found = Found(query=text, hits=shown, notices=_notices(searcher), more=more)
+        found = Found(
+            query=text,
+            hits=shown,
+            notices=_notices(searcher),
+            more=more,
+            numbers=session.numbered([hit.conversation for hit in shown]),
+        )
     if not here:
         return found
     from refold.edges.commands.memory import memory_of
@@ -117,16 +123,18 @@ class IndexNotice(Struct, frozen=True, kw_only=True):
 
 
 class Found(Result, frozen=True, kw_only=True):
-    """The best hits; `more` says whether there are others."""
+    """The best hits; `more` says whether there are others. `numbers` are those of their
+    conversations in this terminal."""
 
     query: str
     hits: tuple[Hit, ...]
     notices: tuple[IndexNotice, ...]
     more: bool = False
+    numbers: dict[str, int] = field(default_factory=dict)
 
     def show(self, screen: Screen) -> None:
         for hit in self.hits:
-            _show_hit(hit, screen)
+            _show_hit(hit, screen, self.numbers.get(hit.conversation))
         if not self.hits:
             screen.line("Nothing was found.")
         if self.more:
@@ -183,11 +191,12 @@ def _show_notices(notices: tuple[IndexNotice, ...], screen: Screen) -> None:
         screen.note(f"{notice.name}: {notice.reason}")
 
 
-def _show_hit(hit: Hit, screen: Screen) -> None:
+def _show_hit(hit: Hit, screen: Screen, position: int | None) -> None:
     source = f"{hit.artifact} line {hit.line}" if hit.artifact else hit.role or hit.kind
     hidden = "hidden" if hit.hidden else ""
     facts = [fact for fact in (source, hit.tool, moment(hit.at_ms), hidden) if fact]
-    screen.line(("bold", f"{hit.conversation}#{hit.seq}"), ("dim", "  " + "  ".join(facts)))
+    place = "" if position is None else f"@{position} "
+    screen.line(place, ("bold", f"{hit.conversation}#{hit.seq}"), ("dim", "  " + "  ".join(facts)))
     screen.line("  ", *_snippet_parts(hit))
 
 

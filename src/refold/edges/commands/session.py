@@ -2,19 +2,31 @@
 
 The store is opened when it is first used and closed with the session, so a result can be read from
 it until then. Reading commands never write, not even a bookmark: their store is opened read-only.
+A number such as `@2` means what the last list in this terminal showed, however the order changes;
+the numbers are kept in the user's data folder, by terminal and store. What is removed for good is
+named by its whole id or name, or is shown and confirmed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
+import msgspec
+
+from refold import decoding
+from refold.checked import check_whole
 from refold.display import cut, number, one_line
-from refold.edges.commands.command import Progress, Screen
+from refold.edges.commands.command import Progress, Removable, Screen, show_removable
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 
 if TYPE_CHECKING:
@@ -26,10 +38,12 @@ if TYPE_CHECKING:
 FOR_GOOD = "what this removes cannot be brought back"
 SECRET_BYTES_MAX = 10_000
 TITLE_CHARS = 60
+_NUMBERS = dict[int, str]
+LISTS_MAX, NUMBERS_MAX = 64, 20_000  # kept lists of all terminals, and numbers of one
 
 
 class Session:
-    """One use of the commands. A `conversation` may be named by its id, or as `@1` for the newest.
+    """One use of the commands. A `conversation` may be named by its id, or by its number, `@1`.
     `screen` is None if nobody is watching. With `read_only`, stores refuse every write; with
     `derives`, only stores without write permission do. `holding` is for a program that has its
     conversation open, such as a chat."""
@@ -140,9 +154,9 @@ class Session:
         self.store.conversation(self.conversation)
 
     def find(self, name: str) -> str:
-        """The id for a name: an id, `@1` for the newest conversation, `@2` for the one before it.
-        A name is looked up once, because a write changes which conversation is the newest.
-        NotFound, with the store's URL, if there is none."""
+        """The id for a name: an id, how only one begins, or a number such as `@1`. A name is looked
+        up once, because a write changes which conversation is the newest. NotFound, with the
+        store's URL, if there is none."""
         if name not in self._found:
             self._found[name] = self._look_up(name)
         return self._found[name]
@@ -150,7 +164,7 @@ class Session:
     def _look_up(self, name: str) -> str:
         from refold.conversations.listing import id_of, meta_of, title_of
 
-        id = id_of(self.store, name)
+        id = id_of(self.store, name, self.numbers() if name.startswith("@") else None)
         try:
             about = self.store.conversation(id)
         except NotFound as error:
@@ -163,6 +177,85 @@ class Session:
             shown = cut(one_line(title), TITLE_CHARS)
             self._unprinted.append(f"Conversation {id} ({name}): {shown}")
         return id
+
+    def removable(self, *, yes: bool, name: str | None = None) -> str:
+        """The id of a conversation that will be removed for good, named as `check_whole` wants it.
+        A number must have been printed in this terminal."""
+        from refold.conversations.listing import has_name
+
+        typed = (self._name or "") if name is None else name
+        id = self.conversation if name is None else self.find(name)
+        self.store.conversation(id)
+        is_printed = not typed.startswith("@") or typed[1:] in map(str, self.numbers())
+        if not has_name(self.store, id, typed):
+            self.check_whole(typed, id, yes=yes or not is_printed)
+        return id
+
+    def check_whole(self, typed: str, id: str, *, yes: bool) -> None:
+        """Raises Invalid for something that will be removed for good if its id was not typed whole
+        and nobody will be shown what goes."""
+        if yes or self.screen is None or not self.screen.can_ask:
+            check_whole(typed, id)
+
+    # --- the numbers of the last list ---
+
+    def numbers(self) -> Mapping[int, str]:
+        """The ids by number, as last printed in this terminal for this store; empty if none were,
+        or without a terminal."""
+        path = self._numbers_file()
+        try:
+            return {} if path is None else decoding.decode(path.read_bytes(), _NUMBERS)
+        except (OSError, msgspec.MsgspecError):
+            return {}
+
+    def remember(self, numbers: Mapping[int, str]) -> None:
+        """Remembers the numbers that a list prints, instead of those before."""
+        path = self._numbers_file()
+        if path is None:
+            return
+        try:
+            # First of all the old numbers go: they must not outlive the list that they were from.
+            path.unlink(missing_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(msgspec.json.encode(dict(islice(numbers.items(), NUMBERS_MAX))))
+            fresh.replace(path)
+            kept = sorted(path.parent.iterdir(), key=lambda one: one.lstat().st_mtime_ns)
+            for old in kept[:-LISTS_MAX]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            if self.screen is not None:
+                reason = f"{path.parent} cannot be written ({error.strerror})"
+                self.screen.note(f"{reason}: later, a number may mean another conversation")
+
+    def numbered(self, ids: Sequence[str]) -> dict[str, int]:
+        """The numbers of these conversations in this terminal: those they have, and the next ones
+        for the others, which are remembered; empty without a terminal."""
+        if self._numbers_file() is None:
+            return {}
+        numbers = dict(self.numbers())
+        known = {id: number for number, id in numbers.items()}
+        for id in ids:
+            if id not in known:
+                known[id] = max(numbers, default=0) + 1
+                numbers[known[id]] = id
+        self.remember(numbers)
+        return {id: known[id] for id in ids}
+
+    def _numbers_file(self) -> Path | None:
+        from refold.settings.sources import data_folder
+
+        terminal = _terminal()
+        if not terminal:
+            return None
+        try:
+            folder = data_folder(os.environ) / "refold" / "lists"
+        except RefoldError:
+            return None
+        return folder / hashlib.sha256(f"{terminal} {self.store.url}".encode()).hexdigest()[:32]
+
+    # --- what commands say about conversations ---
 
     def tell_found(self) -> None:
         """Prints which conversations `@1` and names refer to; commands that only read show them
@@ -255,6 +348,28 @@ class Session:
             self.tell_found()
         self.screen.confirm(question, reason)
 
+    def removable_conversation(self, id: str, events: int | None = None) -> Removable:
+        """A conversation as it is shown before it goes, or before some of its events do."""
+        from refold.conversations.listing import meta_of, title_of
+
+        about = self.store.conversation(id)
+        title = title_of(self.store, id, meta_of(self.store, about).title or "")
+        size = about.head if events is None else events
+        return Removable(id=id, title=title, at_ms=about.updated_ms, size=size, unit="event")
+
+    def confirm_removal(
+        self, items: Sequence[Removable], question: str, yes: bool
+    ) -> tuple[Removable, ...]:
+        """Shows everything that will be removed for good, and asks. Returns what the result of the
+        command has to show, because nobody was asked."""
+        if yes or self.screen is None or not self.screen.can_ask:
+            self.confirm(question, yes)
+            return tuple(items)
+        self._unprinted.clear()  # the table has the ids
+        show_removable(items, self.screen)
+        self.confirm(question, yes)
+        return ()
+
     def ask(self, question: str) -> bool:
         """The answer of the person at the screen; no if there is nobody."""
         if self.screen is None or not self.screen.can_ask:
@@ -278,3 +393,22 @@ def _check_there(store: Store) -> Store:
     if not is_there(store):
         raise NotFound(f"there is no store {store.url}", hint="check its name")
     return store
+
+
+def _terminal() -> str:
+    """The terminal and the login on it; empty without a terminal. A process number may be used
+    again, so the start of the login's first process counts too, where the system tells it."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        try:
+            if stream.isatty():
+                device, leader = os.fstat(stream.fileno()).st_rdev, os.getsid(0)
+                break
+        except (AttributeError, OSError, ValueError):
+            continue  # closed, or replaced by a program
+    else:
+        return ""
+    try:
+        started = Path(f"/proc/{leader}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        started = ""
+    return f"{device} {leader} {started}"

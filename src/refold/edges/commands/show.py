@@ -199,7 +199,9 @@ class OneEvent(Result, frozen=True, kw_only=True):
 def _original(context: Context, what: str, level: Level, lines: str | None) -> Originals | OneEvent:
     """The original of a handle; an event other than a message as it was written."""
     span = None if lines is None else line_span(lines)
-    handle = f"#{seq_of(what)}" if is_seq(what) else what
+    from refold.edges.commands.artifacts import artifact_meant
+
+    handle = f"#{seq_of(what)}" if is_seq(what) else artifact_meant(context.artifacts, what)
     try:
         found = context.unfold(handle, level=level, lines=span)
     except NotFound:

@@ -266,6 +266,10 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
         size = f"{number(one.messages, 'message')}, {one.new:,} new"
         if report.source == REFOLD:
             size = number(one.head, "event")
+        if one.erased:
+            again = screen.call("import", report.file, "--id", "NEW")
+            screen.line(f"{report.file}: {one.conversation} was erased, and stays so ({again}).")
+            continue
         screen.line(f"{report.file} is now {one.conversation} in {store} ({size}).")
         _show_divergence(one, screen)
         if one.left:

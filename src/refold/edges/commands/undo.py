@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from refold.checked import quoted
+from refold.checked import beginning
 from refold.compaction.trigger import PAUSE_RATIO, REASONS
 from refold.core.codec import decode
 from refold.core.model import Hide
@@ -38,7 +38,6 @@ from refold.log.undo import Undone as Taken
 from refold.stores import open_store
 
 SPANS_SHOWN = 4
-BATCHES_NAMED = 5
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 PUT_BACK = {
     "create": "is there again",
@@ -323,13 +322,14 @@ def _revert(session: Session, typed: str) -> Reverted:
 def _batch_meant(context: Context, typed: str) -> str:
     """The batch with this id, or the only one with this prefix; an unknown id is returned as
     typed."""
-    known = {batch for _, batch in context.view.undoable if batch.startswith(typed)}
-    if typed in known or not typed or not known:
-        return typed
-    if len(known) > 1:
-        names = ", ".join(sorted(known)[:BATCHES_NAMED])
-        raise Invalid(f"several batches begin with {quoted(typed, 40)}", hint=f"one of {names}")
-    return known.pop()
+    live = {batch for _, batch in context.view.undoable if batch}
+    if found := beginning(typed, sorted(live), "batches"):
+        return found
+    undone = [one.id for one in context.log.batches() if not one.live]
+    if found := beginning(typed, undone, "undone batches"):
+        again = f"refold redo {context.id} redoes the last step"
+        raise Invalid(f"the batch {found} is undone already", hint=again)
+    return typed
 
 
 # --- files ---

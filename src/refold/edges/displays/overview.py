@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from refold.core.budget import Budget, current_tokens
 from refold.core.model import Slot, ToolResult, View, shows_memories
-from refold.display import counted, number, plural
-from refold.edges.displays.phrases import ago
+from refold.display import ago, counted, number, plural
 from refold.edges.displays.wrap import fitted, harmless, padded
 from refold.tokens.models import dollars
 

@@ -43,7 +43,7 @@ from refold.core.model import (
     Usage,
 )
 from refold.core.shortened import text_of
-from refold.display import number
+from refold.display import moment, number
 from refold.display import percent_of as percent_of
 from refold.display import short_number as short_number
 from refold.display import tokens_of as tokens_of
@@ -74,16 +74,6 @@ def header(active: int, total: int, percent: int | None = None) -> str:
         return ""
     share = percent_of(active, total) if percent is None else percent
     return f"Context: {active}/{total} msgs ({share}%)"
-
-
-def ago(age_ms: int) -> str:
-    """`2 hours ago`, `just now`."""
-    seconds = age_ms // 1_000
-    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if seconds >= size:
-            count = seconds // size
-            return f"{count:,} {unit}{'' if count == 1 else 's'} ago"
-    return "just now"
 
 
 # --- notices while an agent works ---
@@ -243,7 +233,8 @@ def _said(body: Body | None, event: Event, batches: Mapping[str, Batch]) -> tupl
         case Artifact():
             return "kept", f"{body.id} {body.name} ({number(body.size_bytes, 'byte')})"
         case Erase():
-            return "erased", f"#{body.seq}"
+            when = f" on {moment(body.erased_ms)}" if body.erased_ms else ""
+            return "erased", f"#{body.seq}{when}"
         case Note():
             return "note", _noted(body)
         case Memory():

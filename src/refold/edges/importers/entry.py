@@ -110,7 +110,8 @@ class Branch(NamedTuple):
 class Session(Struct, frozen=True, kw_only=True):
     """The conversation of a session, with message counts: in the file, new, taken back by a rewind
     (`restored`), and missing from the file. Restoring `left_at` shows only the abandoned branch;
-    `left` counts the messages of branches abandoned in the file, which are only notes."""
+    `left` counts the messages of branches abandoned in the file, which are only notes. Nothing is
+    taken from the file into a conversation that was `erased` as a whole."""
 
     conversation: str
     title: str
@@ -121,6 +122,7 @@ class Session(Struct, frozen=True, kw_only=True):
     left_at: int = 0
     missing: int = 0
     left: int = 0
+    erased: bool = False
 
 
 class Report(Struct, frozen=True, kw_only=True):

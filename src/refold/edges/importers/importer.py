@@ -24,9 +24,10 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.config import Config
 from refold.conversations.importer import import_document, read_document
-from refold.conversations.listing import preview, title_of
+from refold.conversations.listing import SESSION, is_erased, preview, title_of
 from refold.core.codec import decode
-from refold.core.model import Meta, Note
+from refold.core.model import Erase, Meta, Note
+from refold.core.shortened import ERASED
 from refold.edges.importers import REFOLD
 from refold.edges.importers.entry import (
     UNREAD,
@@ -53,7 +54,7 @@ from refold.edges.importers.lines import Advance, Lines, Unchanged, digest
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
 from refold.errors import Conflict, Invalid
-from refold.log.trace import is_taken
+from refold.log.trace import conversations, is_taken, pages_of
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
@@ -62,7 +63,7 @@ BRANCHES_MAX = 50
 FORK_TITLE = "Fork of "  # prefix of the default title of a fork
 GARBAGE_VALUES = 200_000
 TRIES_MAX = 5  # attempts while another process writes to the same conversation
-IMPORTED, SESSION = "imported", "session"  # in the metadata: the source, and the session's own id
+IMPORTED = "imported"  # metadata key of the source
 ID_CHARS_FREE, NUMBERS_MAX = 56, 1_000  # for an id with a number at its end
 TITLE_CHARS = 60
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -108,10 +109,14 @@ def _imported(
         return Report(file=printable(path), source=REFOLD, sessions=[session], unread=[])
     own = _conversation_id(found, path)
     job = _Job(store, config, lines, found, id or own, own, defaultdict(Tally))
+    if id is None and not is_taken(store, own):
+        job = job._replace(main=_erased_session(store, own, f"{found.source}-") or own)
     for _ in range(TRIES_MAX):
         try:
             with _collecting_rarely():
                 report = _follow(job)
+                if any(one.erased for one in report.sessions):
+                    return report
                 return _with_branches(job, report) if branches else _without_forked(job, report)
         except Overtaken as error:
             overtaken = error
@@ -145,11 +150,17 @@ def _follow(job: _Job) -> Report:
     lines = job.lines
     intakes: dict[str, Intake] = {}
     refused: dict[str, int] = {}  # line numbers of possibly erased messages, by session
-    if job.main != job.own:
+    erased: dict[str, Session] = {}
+    if job.main != job.own and not is_erased(job.store, job.main):
         _open_conversation(job, "").close()  # checks the owner before a side chain is written
     try:
         for entry in job.found.entries(lines):
+            if entry.session in erased:
+                continue
             intake = intakes.get(entry.session)
+            if intake is None and is_erased(job.store, _conversation(job.main, entry.session)):
+                erased[entry.session] = _erased(job, entry.session)
+                continue
             if intake is None:
                 intake = intakes[entry.session] = _intake(job, entry.session)
             if entry.session not in refused:
@@ -170,11 +181,36 @@ def _follow(job: _Job) -> Report:
     return Report(
         file=printable(lines.path),
         source=job.found.source,
-        sessions=[_session(job.store, intake) for intake in intakes.values() if intake.messages],
+        sessions=[
+            *(_session(job.store, intake) for intake in intakes.values() if intake.messages),
+            *erased.values(),
+        ],
         unread=unread[:UNREAD_SHOWN],
         unread_total=len(unread),
         unit=job.found.unit,
     )
+
+
+def _erased(job: _Job, session: str) -> Session:
+    """The report of a session whose conversation was erased as a whole."""
+    about = job.store.conversation(_conversation(job.main, session))
+    return Session(
+        conversation=about.id, title=ERASED, head=about.head, messages=0, new=0, erased=True
+    )
+
+
+def _erased_session(store: Store, session: str, source: str) -> str:
+    """The erased conversation of a session that was imported under another id; empty without one.
+    Conversations with a title were not erased as a whole, and those under a session's own id are
+    found by it: neither are read."""
+    for about in conversations(store):
+        if about.title or about.id.startswith(source) or not is_erased(store, about.id):
+            continue
+        for events in pages_of(store, about.id, last=about.head):
+            bodies = (decode(event) for event in events if event.kind == "erase")
+            if any(isinstance(body, Erase) and body.session == session for body in bodies):
+                return about.id
+    return ""
 
 
 def _changed_since_erasure(job: _Job, session: str, line: int) -> Conflict:

@@ -378,14 +378,17 @@ class Unchanged:
             events = self._store.read(conversation, after=head - 1, limit=1)
         except NotFound:
             return False
-        return bool(events) and events[0].seq == head and events[0].chain.hex() == chain
+        if not events or events[0].erased:
+            return False
+        return events[0].seq == head and events[0].chain.hex() == chain
 
     def keep(self, report: Report) -> None:
         """Writes the record of an import, unless the next report may differ: unread lines are
-        reported again, and branches may become forks."""
+        reported again, branches may become forks, and an erased conversation may go on."""
         if self._record_path is None or self._state is None or report.source not in ONE_FILE:
             return
-        if report.unread_total or not report.sessions or any(one.left for one in report.sessions):
+        ended = any(one.left or one.erased for one in report.sessions)
+        if report.unread_total or not report.sessions or ended:
             return
         ends = []
         for one in report.sessions:
