@@ -197,38 +197,55 @@ def login(
 
 class Allowed(Result, frozen=True, kw_only=True):
     """The address and key named in the files of a folder, and whether they are allowed now. `url`
-    is empty if there are none."""
+    is empty if there are none. `trusted` has the reasons for which the folder itself had to be
+    trusted; its files may ask for more."""
 
     folder: str
-    url: str
-    key_env: str
+    url: str = ""
+    key_env: str = ""
     allowed: bool
+    trusted: tuple[str, ...] = ()
 
     def show(self, screen: Screen) -> None:
-        if not self.url:
-            screen.line(f"The files of {self.folder} name nothing that has to be allowed.")
-            return
-        key = f", with the key in {self.key_env}" if self.key_env else ", without a key of its own"
         verb = "may" if self.allowed else "may no longer"
-        screen.line(f"The files of {self.folder} {verb} send texts to {self.url}{key}.")
+        for reason in self.trusted:
+            screen.line(visible(f"{reason}."))
+        if self.trusted:
+            screen.line(visible(f"refold {verb} use the store and files in {self.folder}."))
+        elif not self.url:
+            screen.line(f"The files of {self.folder} name nothing that has to be allowed.")
+        if self.url:
+            key = f"with the key in {self.key_env}" if self.key_env else "without a key of its own"
+            screen.line(f"The files of {self.folder} {verb} send texts to {self.url}, {key}.")
 
 
-@command("allow", details="A changed address or key has to be allowed again.", on="nothing")
+@command(
+    "allow",
+    details="Also trusts a project in which another user could have written files. A changed "
+    "address or key, or a new owner, has to be allowed again.",
+    on="nothing",
+)
 def allow(
     session: Session,
     *,
     revoke: Annotated[bool, Meta(description="Take back what was allowed.")] = False,
 ) -> Allowed:
+    project = sources.untrusted()
+    if project and not revoke and not sources.is_allowed(project[0], os.environ):
+        # Its files can be read from now on. What they ask for is a question of its own.
+        sources.allow(project[0], os.environ)
+        return Allowed(folder=project[0].trusted, allowed=True, trusted=tuple(project[1]))
     request = requested()
-    if request is None:
-        return Allowed(folder=os.getcwd(), url="", key_env="", allowed=False)
     change = sources.revoke if revoke else sources.allow
-    change(request, os.environ)
+    for permission in (request, project and project[0]):
+        if permission:
+            change(permission, os.environ)
     return Allowed(
-        folder=request.folder,
-        url=redacted(request.url),
-        key_env=request.key_env,
-        allowed=not revoke,
+        folder=request.folder if request else project[0].trusted if project else os.getcwd(),
+        url=redacted(request.url) if request else "",
+        key_env=request.key_env if request else "",
+        allowed=not revoke and bool(request or project),
+        trusted=tuple(project[1]) if project else (),
     )
 
 
