@@ -14,17 +14,21 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import os
 import socket
 import threading
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
 from refold.errors import Denied, Unavailable
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 CONNECT_S = 15.0
@@ -42,7 +46,8 @@ class Unanswered(Unavailable):
 
 class Patience:
     """The time that one call may still take: `wait_s` in all, and `idle_s` without content. Only
-    time on the network counts. With `paced`, every byte in either direction adds its share."""
+    time on the network counts. With `paced`, every byte of content in either direction adds its
+    share."""
 
     def __init__(self, wait_s: float, *, idle_s: float, paced: bool = False) -> None:
         self.wait_s, self.idle_s, self._paced = wait_s, idle_s, paced
@@ -68,12 +73,10 @@ class Patience:
         self._ends_at += time.monotonic() - since
 
     def moved(self, size: int) -> None:
+        """Counts bytes of content. A frame around each of them buys no time."""
+        self._idle_at = time.monotonic() + self.idle_s
         if self._paced:
             self._ends_at += size / PACE_BYTES_S
-
-    def written(self, size: int) -> None:
-        self.moved(size)
-        self._idle_at = time.monotonic() + self.idle_s
 
     def left(self) -> float:
         return min(self._ends_at, self._idle_at) - time.monotonic()
@@ -93,8 +96,6 @@ class _Stream:
         if left <= 0:
             raise httpcore.ReadTimeout("the answer did not end in time")
         read: bytes = self._stream.read(max_bytes, _least(timeout, left))
-        if patience is not None:
-            patience.moved(len(read))
         return read
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -110,7 +111,7 @@ class _Stream:
                 raise httpcore.WriteTimeout("the request was not read in time")
             piece = buffer[at : at + PIECE_BYTES]
             self._stream.write(piece, _least(timeout, left))
-            patience.written(len(piece))
+            patience.moved(len(piece))
 
     def start_tls(self, *given: Any, **named: Any) -> _Stream:
         return _Stream(self._stream.start_tls(*given, **named))
@@ -144,8 +145,7 @@ def client_for(host: str | None, *, connections: int = 1) -> httpx.Client:
 
     made = httpx.Client(
         follow_redirects=False,
-        # It respects SSL_CERT_FILE, also without `trust_env`.
-        verify=httpx.create_ssl_context(),
+        verify=_trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
         # A proxy of the environment is not for this machine.
         trust_env=host not in LOOPBACK,
         limits=httpx.Limits(max_connections=connections, max_keepalive_connections=8),
@@ -156,6 +156,14 @@ def client_for(host: str | None, *, connections: int = 1) -> httpx.Client:
             pool: Any = transport._pool  # type: ignore[attr-defined]
             pool._network_backend = _Network(pool._network_backend)
     return made
+
+
+@lru_cache(maxsize=4)
+def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """The authorities that these variables name, also without `trust_env`; reading them is slow."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def asked(
@@ -173,6 +181,7 @@ def asked(
     httpx's `params`, `content` and `json`."""
     import httpx
 
+    patience.renew()
     content = given.get("content")
     if content is not None and not isinstance(content, bytes):
         given["content"] = _produced(content, patience)
@@ -226,6 +235,7 @@ class Answer:
                 if chunk is None:
                     return
                 packed += len(chunk)
+                self._patience.moved(len(chunk))
                 paused_at = time.monotonic()
                 for piece in unpacker.pieces(chunk):
                     unpacked += len(piece)
