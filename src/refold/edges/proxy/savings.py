@@ -191,7 +191,8 @@ LINE_BYTES_MAX = EVENT_BYTES_MAX
 COPY_BYTES_MAX = 8 * 1024 * 1024
 # No answer of a model is packed more densely, above its first bytes.
 DENSITY_MAX, UNPACKED_BYTES = 100, 1024 * 1024
-_USAGE_WORDS = re.compile(rb'"usage"|"usageMetadata"|"usage_metadata"')
+USAGES_MAX = 20_000  # in one stream; some providers name a usage in every event
+_USAGE_WORDS = re.compile(rb'"(?:usage|usageMetadata|usage_metadata)"\s*:(?!\s*null)')
 _NESTED = ("message", "response")
 
 
@@ -207,6 +208,7 @@ class UsageReader:
         self._model = ""
         self._is_lost = False  # unreadable, or too long
         self._is_copied = True
+        self._usages = 0
         self._unpacked_max = UNPACKED_BYTES
         try:
             self._unpacker = Unpacker(headers.get("content-encoding", ""))
@@ -247,7 +249,8 @@ class UsageReader:
             self._rest.clear()
             end = 0
             for word in _USAGE_WORDS.finditer(whole):
-                if word.start() >= end:
+                if word.start() >= end and self._usages < USAGES_MAX:
+                    self._usages += 1
                     begin = whole.rfind(b"\n", end, word.start()) + 1 or end
                     end = whole.find(b"\n", word.end())
                     end = len(whole) if end < 0 else end + 1
