@@ -19,9 +19,8 @@ from bench.talks import MessagesTalk, Talk, spoken
 from refold.core.model import Usage
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import WISH_FROM, Folding
-from refold.edges.proxy.gate import target_of
 from refold.edges.proxy.observer import ObservedCall, Observer
-from refold.edges.proxy.upstream import Limits
+from refold.edges.proxy.upstream import Limits, target_of
 
 
 class Passage:

@@ -64,11 +64,25 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any) -> Any: ...
 
 
 def decode(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
-    """A value of this type, from JSON."""
+    """A value of this type, from JSON. Raises msgspec.DecodeError for anything else."""
+    kind = resolved_type(kind)
     try:
-        return msgspec.json.decode(data, type=resolved_type(kind))
+        return msgspec.json.decode(data, type=kind)
     except UnicodeEncodeError as error:
         raise msgspec.DecodeError(NOT_TEXT) from error
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise msgspec.DecodeError(f"not JSON: {error}") from error
+
+
+VALUES_MAX = 500_000
+
+
+def foreign_value(data: bytes) -> Any:
+    """Any JSON of a foreign sender. Raises msgspec.DecodeError also for so many values that they
+    would take far more memory than their text."""
+    if sum(map(data.count, (b",", b":", b"[", b"{"))) > VALUES_MAX:
+        raise msgspec.DecodeError(f"JSON of more than {VALUES_MAX:,} values")
+    return decode(data, Any)
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.edges.commands import COMMANDS, load
-from refold.edges.commands.candidates import answer, in_chat, in_shell
+from refold.edges.commands.candidates import in_chat, in_shell, shell_lines
 from refold.edges.commands.session import Session
 from refold.edges.commands.shell import SCRIPTS
 from tests.edges.cli.rooms import PROGRAM, run
@@ -53,13 +53,17 @@ def test_names_of_what_is_there_are_completed(url: str, tmp_path: Path) -> None:
         assert chat("/context add sr", session) == {"src/"}
         assert chat("/context add src/", session) == {"src/a.py"}
         assert chat("/add --search x --folder sr", session) == {"src/"}
-    assert [one.partition("\t")[0] for one in answer(["context", "stats", "fi"])] == ["fix-login"]
-    assert [one.partition("\t")[0] for one in answer(["restore", "fix-login", "g"])] == ["good"]
+    assert [one.partition("\t")[0] for one in shell_lines(["context", "stats", "fi"])] == [
+        "fix-login"
+    ]
+    assert [one.partition("\t")[0] for one in shell_lines(["restore", "fix-login", "g"])] == [
+        "good"
+    ]
 
 
 @given(st.lists(st.text(max_size=8) | st.sampled_from(sorted(COMMANDS)), max_size=5))
 def test_any_words_give_candidates_or_nothing(words: list[str]) -> None:
-    for one in answer(words):
+    for one in shell_lines(words):
         assert "\n" not in one and one.count("\t") == 1
     assert isinstance(in_chat("/" + " ".join(words)), list)
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import httpx
 
 import refold
+from refold.edges.gate import Gate
 from refold.edges.proxy.app import Proxy
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import Folding
-from refold.edges.proxy.gate import Gate
 from refold.edges.proxy.observer import Observer
 from refold.edges.proxy.upstream import Limits, Upstream
 

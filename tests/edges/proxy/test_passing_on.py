@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.proxy.gate import Gate, target_of
+from refold.edges.gate import Gate
 from refold.edges.proxy.upstream import (
     URLS_MAX,
     Limits,
@@ -19,6 +19,7 @@ from refold.edges.proxy.upstream import (
     end_to_end,
     joined,
     readable,
+    target_of,
     unpacked,
 )
 from refold.errors import Invalid
@@ -141,7 +142,8 @@ def test_a_packed_body_is_passed_on_as_it_is(caplog: pytest.LogCaptureFixture) -
         ({"host": "127.0.0.1.evil.example"}, 403),
         ({"host": "127.0.0.1", "origin": "https://evil.example"}, 403),
         ({"host": "127.0.0.1", "origin": "null"}, 403),
-        ({"host": "127.0.0.1", "origin": "http://localhost:3000"}, 200),
+        ({"host": "127.0.0.1", "origin": "http://localhost:3000"}, 403),
+        ({"host": "127.0.0.1:8743", "origin": "http://127.0.0.1:8743"}, 200),
     ],
 )
 def test_only_this_machine_by_its_own_names_may_call(headers: dict[str, str], status: int) -> None:

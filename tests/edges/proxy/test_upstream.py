@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from refold.edges.proxy.gate import target_of
-from refold.edges.proxy.upstream import Upstream
+from refold.edges.proxy.upstream import Upstream, target_of
 
 ELSEWHERE = "http://provider.invalid"
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")

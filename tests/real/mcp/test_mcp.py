@@ -286,7 +286,9 @@ def test_nobody_is_answered_without_the_token_or_under_another_name(served):
     for headers, status in (
         ({**good, "authorization": "Bearer wrong"}, 401),
         ({"accept": good["accept"]}, 401),
-        ({**good, "host": f"evil.example:{port}"}, 421),
+        ({**good, "host": f"evil.example:{port}"}, 403),
+        ({**good, "origin": "http://localhost:3000"}, 403),
+        ({**good, "sec-fetch-site": "cross-site"}, 403),
         ({**good, "origin": "http://evil.example"}, 403),
     ):
         answer = httpx2.post(url, json=PING, headers=headers, timeout=LONG_S)

@@ -31,9 +31,9 @@ def main() -> None:
         hooks.main(sys.argv[4:])
         return
     if "REFOLD_COMPLETE" in os.environ:
-        from refold.edges.commands.candidates import answer
+        from refold.edges.commands.candidates import shell_lines
 
-        print(*answer(sys.argv[1:]), sep="\n")
+        print(*shell_lines(sys.argv[1:]), sep="\n")
         return
     from refold.edges.cli.app import commands
 

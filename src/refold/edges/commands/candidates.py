@@ -52,9 +52,9 @@ def in_shell(words: Sequence[str], session: Session | None = None) -> list[Candi
     return _candidates(list(words) or [""], session, COMMANDS, {}, is_shell=True)
 
 
-def answer(words: Sequence[str]) -> list[str]:
-    """The answer to a shell: a line for each candidate, with the word, a tab and its meaning. Never
-    raises."""
+def shell_lines(words: Sequence[str]) -> list[str]:
+    """The answer to a shell that completes a command line: a line for each candidate, with the
+    word, a tab, and its meaning. Never raises."""
     try:
         with _session(words) as session:
             found = in_shell(words, session)

@@ -13,29 +13,34 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.checked import quoted
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.redaction import redacted
-
-if TYPE_CHECKING:
-    import httpx
+from refold.system.http_answer import (
+    LOOPBACK,
+    Answer,
+    Patience,
+    Unanswered,
+    asked,
+    client_for,
+    lines,
+)
 
 RETRY_AFTER_MAX_S = 60.0
 BACKOFF_S = 0.5
 BODY_BYTES_MAX = 8 * 1024 * 1024
 EXCERPT_CHARS = 200
 REFUSAL_CHARS = 4_000
-CONNECT_S_MAX = 15.0
 ADDRESS_HINT = "give one such as https://api.openai.com/v1"
 DEADLINE_MAX_S = 86_400
 TRIES_MAX = 100
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Post(Struct, frozen=True, kw_only=True):
@@ -66,11 +71,8 @@ class Client:
     def post(self, post: Post, deadline: float) -> dict[str, Any]:
         """The answer, a JSON object. `Unavailable` if there is none by the deadline (on the
         monotonic clock), `Denied` without a valid key."""
-        import httpx
-
         key = self._key()
-        # Requests to this machine bypass the proxy of the environment.
-        with httpx.Client(follow_redirects=False, trust_env=self.host not in LOOPBACK) as client:
+        with client_for(self.host) as client:
             for number in range(1, self._tries + 1):
                 try:
                     return self._try(client, post, key, deadline, _pause_s(number))
@@ -86,30 +88,29 @@ class Client:
     def stream(self, post: Post, *, idle_s: float, deadline: float) -> Iterator[bytes]:
         """The bytes of an answer as they arrive, in one try: a caller that shows them can try again
         itself. Errors as in `post`; a refusal is a `Refused`."""
-        import httpx
-
         key = self._key()
-        headers = dict(post.headers(key))
-        limits = httpx.Timeout(idle_s, connect=min(idle_s, CONNECT_S_MAX))
-        try:
-            with (
-                httpx.Client(follow_redirects=False, trust_env=self.host not in LOOPBACK) as client,
-                client.stream(
-                    "POST", post.address, json=post.payload, headers=headers, timeout=limits
-                ) as response,
-            ):
-                if response.status_code != 200:
-                    raise self._refusal(response, _read(response, deadline), key, _pause_s(1))
-                yield from _bounded(response.iter_bytes(), deadline)
-        except httpx.TimeoutException as error:
-            reason = f"{self.host}: nothing came for {idle_s:.3g} s"
-            raise Unavailable(reason, retry_after_s=_pause_s(1)) from error
-        except httpx.HTTPError as error:
-            raise self._broken(error, _pause_s(1)) from error
+        patience = Patience(deadline - time.monotonic(), idle_s=idle_s)
+        with client_for(self.host) as client:
+            try:
+                answer = self._asked(client, post, key, patience)
+                if answer.status != 200:
+                    raise self._refusal(answer, answer.whole(BODY_BYTES_MAX), key, _pause_s(1))
+                yield from answer.pieces(BODY_BYTES_MAX)
+            except Unanswered as error:
+                error.retry_after_s = _pause_s(1)
+                raise
 
-    def _broken(self, error: Exception, pause_s: float) -> Unavailable:
-        reason = f"{self.host}: the connection failed or ended early ({type(error).__name__})"
-        return Unavailable(reason, retry_after_s=pause_s)
+    def _asked(self, client: Any, post: Post, key: str, patience: Patience) -> Answer:
+        headers = post.headers(key)
+        return asked(
+            client,
+            "POST",
+            post.address,
+            patience,
+            place=self.host,
+            json=post.payload,
+            headers=headers,
+        )
 
     def _key(self) -> str:
         """The key. Denied if its variable is empty, or if it would be sent unencrypted."""
@@ -125,30 +126,24 @@ class Client:
         return key
 
     def _try(
-        self, client: httpx.Client, post: Post, key: str, deadline: float, pause_s: float
+        self, client: Any, post: Post, key: str, deadline: float, pause_s: float
     ) -> dict[str, Any]:
         """One try. `Unavailable` has the time to wait if another try is worth it."""
-        import httpx
-
-        left_s = min(self._timeout_s, deadline - time.monotonic())
+        left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise Unavailable(f"{self.host}: the time for the call is over")
-        headers = dict(post.headers(key))
         try:
-            with client.stream(
-                "POST", post.address, json=post.payload, headers=headers, timeout=left_s
-            ) as response:
-                content = _read(response, deadline)
-        except httpx.TimeoutException as error:
-            reason = f"{self.host}: no answer within {left_s:.3g} s"
-            raise Unavailable(reason, retry_after_s=pause_s) from error
-        except httpx.HTTPError as error:
-            raise self._broken(error, pause_s) from error
-        if response.status_code != 200:
-            raise self._refusal(response, content, key, pause_s)
+            patience = Patience(left_s, idle_s=min(self._timeout_s, left_s))
+            answer = self._asked(client, post, key, patience)
+            content = answer.whole(BODY_BYTES_MAX)
+        except Unanswered as error:
+            error.retry_after_s = pause_s
+            raise
+        if answer.status != 200:
+            raise self._refusal(answer, content, key, pause_s)
         try:
-            body = msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            body = decoding.foreign_value(content)
+        except msgspec.DecodeError as error:
             is_page = content.lstrip()[:1] == b"<"
             what = "a web page" if is_page else f"{len(content)} bytes that are not JSON"
             raise self._unreadable(what) from error
@@ -156,11 +151,9 @@ class Client:
             raise self._unreadable("JSON that is not an object")
         return body
 
-    def _refusal(
-        self, response: httpx.Response, content: bytes, key: str, pause_s: float
-    ) -> RefoldError:
+    def _refusal(self, answer: Answer, content: bytes, key: str, pause_s: float) -> RefoldError:
         """The error for a status that is not 200."""
-        status = response.status_code
+        status = answer.status
         if status in (401, 403):
             hint = f"check the key in {self._key_env or 'key_env'}"
             return Denied(f"{self.host} answered {status}", hint=hint)
@@ -173,7 +166,7 @@ class Client:
         line = " ".join(redacted(text).split())
         reason = f"{self.host} answered {status}: {line[:EXCERPT_CHARS]}"
         if status == 429 or status >= 500:
-            wait_s = retry_after_s(response.headers.get("retry-after"), pause_s)
+            wait_s = retry_after_s(answer.headers.get("retry-after"), pause_s)
             return Unavailable(reason, retry_after_s=wait_s)
         hint = "check the model's name and the address"
         return Refused(reason, body=line[:REFUSAL_CHARS], hint=hint)
@@ -215,22 +208,6 @@ def check_limits(*, timeout_s: float, deadline_s: float, tries: int) -> None:
         raise Invalid(f"tries is {tries!r}", hint=f"give a number from 1 to {TRIES_MAX}")
 
 
-def _read(response: httpx.Response, deadline: float) -> bytes:
-    return b"".join(_bounded(response.iter_bytes(), deadline))
-
-
-def _bounded(chunks: Iterable[bytes], deadline: float) -> Iterator[bytes]:
-    """The chunks of a body. Unavailable if it is too large, or not complete by the deadline."""
-    size_bytes = 0
-    for chunk in chunks:
-        size_bytes += len(chunk)
-        if size_bytes > BODY_BYTES_MAX:
-            raise Unavailable(f"an answer of more than {BODY_BYTES_MAX:,} bytes")
-        if time.monotonic() > deadline:
-            raise Unavailable("the answer did not end in time")
-        yield chunk
-
-
 # --- waiting ---
 
 
@@ -242,7 +219,7 @@ def retry_after_s(header: str | None, pause_s: float) -> float:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(header or "").timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return pause_s
     is_number = seconds == seconds  # NaN is not equal to itself
     return max(0.0, min(seconds, RETRY_AFTER_MAX_S)) if is_number else pause_s
@@ -262,7 +239,9 @@ FIELDS = ("data", "error")  # llama.cpp sends errors in a field of their own
 def objects(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """The objects of a stream, as they arrive. Unavailable for data that is not a JSON object."""
     data: list[str] = []
-    for line in _lines(chunks):
+    # The lengths of all lines together are bounded, as `chunks` are.
+    for raw in lines(chunks, BODY_BYTES_MAX, "the endpoint"):
+        line = raw.removesuffix(b"\r").decode("utf-8", "replace")
         name, _, value = line.partition(":")
         if name in FIELDS:
             data.append(value.removeprefix(" "))
@@ -276,22 +255,11 @@ def objects(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         yield _decoded("\n".join(data))
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """The lines of a stream of bytes; a line ends with LF or CRLF."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line.removesuffix(b"\r").decode("utf-8", "replace")
-    if rest:
-        yield rest.removesuffix(b"\r").decode("utf-8", "replace")
-
-
 def _decoded(text: str) -> dict[str, Any]:
     value, cause = None, None
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+        value = decoding.foreign_value(text.encode())
+    except msgspec.DecodeError as error:
         cause = error
     if not isinstance(value, dict):
         reason = f"the stream has {len(text):,} characters that are not a JSON object"

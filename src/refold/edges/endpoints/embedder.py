@@ -13,12 +13,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from refold.dialects.wire import objects_in
 from refold.edges.endpoints.client import Client, Post, check_address, check_limits, host_of
 from refold.edges.endpoints.writer import WIRES
 from refold.errors import Unavailable
 
 BATCH_TEXTS = 64
 CHARS_MAX = 8_000
+NUMBER_MAX = 3.4e38
 WIRE = WIRES["openai"]
 
 
@@ -66,11 +68,21 @@ class Embeddings:
 
 
 def vectors_of(body: dict[str, Any], count: int) -> list[list[float]]:
-    """The vectors of an answer, in the order of their indices. Unavailable if one is missing."""
+    """The vectors of an answer, in the order of their indices. Unavailable if one is missing, or is
+    not a list of as many finite numbers as the others."""
     rows = body.get("data")
-    objects = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    by_index = {row.get("index", at): row.get("embedding") for at, row in enumerate(objects)}
-    vectors = [by_index.get(index) for index in range(count)]
-    if not all(isinstance(vector, list) and vector for vector in vectors):
+    by_index = {
+        str(row.get("index", at)): row.get("embedding") for at, row in enumerate(objects_in(rows))
+    }
+    vectors = [by_index.get(str(index)) for index in range(count)]
+    sizes = {len(vector) if isinstance(vector, list) else 0 for vector in vectors}
+    if sizes != {max(sizes)} - {0} or not all(
+        _is_number(x) for vector in vectors for x in vector or ()
+    ):
         raise Unavailable("the endpoint gave no vectors", hint="check the address and the model")
     return vectors  # type: ignore[return-value]
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a number that a vector's 32 bits hold."""
+    return type(value) in (int, float) and abs(value) < NUMBER_MAX  # type: ignore[arg-type]

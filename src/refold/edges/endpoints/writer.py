@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from refold.checked import checked
+from refold.config import NUMBER_MAX
 from refold.core.model import Usage
 from refold.dialects.wire import objects_in
 from refold.display import suggestion
@@ -215,7 +216,7 @@ def _usage(body: dict[str, Any], table: str, input: str, output: str) -> Usage:
 
 
 def _number(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if isinstance(value, int) and 0 < value <= NUMBER_MAX else 0
 
 
 def _joined(texts: Iterable[object]) -> str:

@@ -2,9 +2,9 @@
 
 Annotations are honest: all tools but two only read, and only `forget` destroys. An error of refold
 becomes an error of the SDK, with its hint. For hosts that start no programs, the same server
-listens on a port: reachable only from this machine, only by its own names (the SDK checks Host and
-Origin, so no page in a browser gets an answer), and only with the token. Neighbours: `answers`, the
-command `mcp`.
+listens on a port: reachable only from this machine, by its own names, from no page in a browser
+(`edges.gate`; the SDK checks Host and Origin again), and only with the token. Neighbours:
+`answers`, the command `mcp`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 
 import refold
+from refold.edges.gate import Gate, Unauthorized
 from refold.edges.mcp.answers import Answers
+from refold.errors import OUTCOMES
 
 READING = ("search", "unfold", "list_outputs", "grep_output", "context_status", "recall")
 WRITING = ("remember", "forget")
@@ -81,30 +83,38 @@ def _with_errors(run: Callable[..., str], error: type[Exception]) -> Callable[..
 HOST, PATH = "127.0.0.1", "/mcp"
 
 
-class Gate:
-    """Refuses requests without the token."""
+class Guarded:
+    """An application behind the gate, for calls with the token."""
 
     def __init__(self, app: Any, token: str) -> None:
-        self._app, self._expected = app, f"Bearer {token}".encode()
+        self._app, self._gate, self._expected = app, Gate(), f"Bearer {token}".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        tokens = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
-        has_token = len(tokens) == 1 and hmac.compare_digest(tokens[0], self._expected)
-        if scope["type"] != "http" or has_token:
-            await self._app(scope, receive, send)
+        try:
+            if scope["type"] == "http":
+                self._check(scope)
+        except refold.RefoldError as error:
+            status = 401 if isinstance(error, Unauthorized) else OUTCOMES[error.code][0]
+            headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": f"{error}\n".encode()})
             return
-        headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": b"the token is missing or wrong\n"})
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Any) -> None:
+        self._gate.check(scope)
+        tokens = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(tokens) != 1 or not hmac.compare_digest(tokens[0], self._expected):
+            raise Unauthorized("the token is missing or wrong")
 
 
-def application(server: MCPServer, port: int, token: str) -> Gate:
+def application(server: MCPServer, port: int, token: str) -> Guarded:
     """The guarded application for a server on this port."""
     names = [f"{HOST}:{port}", f"localhost:{port}"]
     allowed = TransportSecuritySettings(
         allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
     )
-    return Gate(
+    return Guarded(
         server.streamable_http_app(streamable_http_path=PATH, transport_security=allowed), token
     )
 

@@ -19,18 +19,16 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 import anyio
-import httpx
 import msgspec
 from msgspec import Struct
 
+from refold.edges.gate import Admitted, Gate, Header
 from refold.edges.proxy.folding import Asking, with_headers
 from refold.edges.proxy.folding import Send as Sender
-from refold.edges.proxy.gate import Admitted, Gate, Header, Target, target_of
 from refold.edges.proxy.http import (
     Bodies,
     Gone,
     Incoming,
-    Refused,
     Send,
     finished,
     relay,
@@ -42,7 +40,17 @@ from refold.edges.proxy.inside.rounds import Rounds, can_be_read, ways_of
 from refold.edges.proxy.observer import Finished, ObservedCall, Observer
 from refold.edges.proxy.page import is_refused, without_thinking
 from refold.edges.proxy.savings import KEPT, Told, UsageReader, line_text, place_of, reason_of
-from refold.edges.proxy.upstream import Answer, Content, Limits, Upstream, readable, unpacked
+from refold.edges.proxy.upstream import (
+    Answer,
+    Content,
+    Limits,
+    Refused,
+    Target,
+    Upstream,
+    readable,
+    target_of,
+    unpacked,
+)
 from refold.errors import RefoldError, Unavailable
 
 Scope = MutableMapping[str, Any]
@@ -210,19 +218,9 @@ class Proxy:
         if observed is not None:
             headers = with_headers(readable(headers), observed.headers)
             headers = headers if observed.sent is None else unpacked(headers)
-        try:
-            return await self._upstream.send(
-                call.method, call.target, call.query, headers, call.content
-            )
-        except httpx.HTTPError as error:
-            raise self._unanswered(call, error) from error
-
-    def _unanswered(self, call: Call, error: httpx.HTTPError) -> Refused:
-        """The error for a client that got no answer from the provider."""
-        address = self._upstream.address(call.target.provider)
-        if isinstance(error, httpx.TimeoutException):
-            return Refused("slow", f"{address} did not answer in time")
-        return Refused("upstream", f"{address}: {type(error).__name__}")
+        return await self._upstream.send(
+            call.method, call.target, call.query, headers, call.content
+        )
 
     async def _relay(self, call: Call, response: Answer, send: Send) -> None:
         """Relays an answer as it comes, and reads its usage on the way."""
@@ -236,9 +234,9 @@ class Proxy:
             observed.answered()
         try:
             await relay(response, reader, send, finish if is_ours else None)
-        except httpx.HTTPError as error:
+        except Refused as error:
             # The server cuts the client's stream off as well.
-            raise CutOff(type(error).__name__) from None
+            raise CutOff(error.message) from None
         finally:
             finish()  # first, because a client that leaves may cancel the rest
             await response.close()
@@ -264,17 +262,21 @@ class Proxy:
         finish = cache(lambda: self._finish_rounds(observed, kept[0], rounds))
         try:
             await rounds.relay(response)
-        except httpx.HTTPError as error:
+        except Refused as error:
             if not rounds.has_begun:
-                raise self._unanswered(call, error) from error
-            raise CutOff(type(error).__name__) from None
+                raise
+            raise CutOff(error.message) from None
         finally:
             finish()
 
     async def _recovered(self, call: Call, response: Answer) -> tuple[Call, Answer]:
         """The call once more, if the provider refused it: shorter if it was too long, or without
         thinking that belongs to another front."""
-        answer = await response.peek(ERROR_BYTES_MAX)
+        try:
+            answer = await response.peek(ERROR_BYTES_MAX)
+        except Refused:
+            await response.close()
+            raise
         if answer is None:
             return call, response
         again = await self._retry_of(call, response.status, answer)

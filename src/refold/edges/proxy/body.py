@@ -6,7 +6,7 @@ bytes of the call before: the beginning is kept (`Begun`), and only the rest of 
 messages before are the same objects, so comparing lists is cheap. A beginning ends between two
 messages, and JSON itself proves it: closed by `]}`, it is a valid body with the list last. A body
 that names state kept by the provider is not a whole conversation, and is not read. Only a whole
-answer counts, one that the provider ended itself. Neighbours: `gate` recognizes the call,
+answer counts, one that the provider ended itself. Neighbours: `upstream` recognizes the call,
 `conversation_registry` keeps beginnings, `page` brings another list, `savings` holds the copy of
 the answer.
 """
@@ -14,7 +14,7 @@ the answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -24,8 +24,10 @@ from refold.dialects import assemble, tool_calls
 from refold.dialects.streams import joined_parts
 from refold.dialects.wire import objects_in
 from refold.edges.endpoints.client import objects
-from refold.edges.proxy.gate import Target
 from refold.errors import RefoldError
+
+if TYPE_CHECKING:
+    from refold.edges.proxy.upstream import Target
 
 Wire = dict[str, Any]
 REPEATED_MARK = "cache_control"
@@ -481,7 +483,7 @@ def response_of(copy: Copy) -> Any:
     """The whole response, assembled if it came as a stream."""
     if copy.is_stream:
         return assemble(objects([copy.content]))
-    said = msgspec.json.decode(copy.content)
+    said = decoding.foreign_value(copy.content)
     return assemble(said) if isinstance(said, list) else said
 
 

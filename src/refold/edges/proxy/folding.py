@@ -27,11 +27,12 @@ from refold.artifacts.intake import whole_tokens
 from refold.compaction.native import NativeRequest
 from refold.config import NUMBER_MAX
 from refold.core.budget import RESERVE_MAX
+from refold.core.codec import EVENT_BYTES_MAX
 from refold.core.model import NATIVE
 from refold.dialects.native import native_wire
+from refold.edges.gate import Header
 from refold.edges.proxy.body import LISTS, MARK, ParsedCall, Wire
-from refold.edges.proxy.gate import Header, Target
-from refold.edges.proxy.upstream import Limits
+from refold.edges.proxy.upstream import Limits, Target
 from refold.errors import Unavailable
 from refold.settings.sources import has_user_limits, loaded
 from refold.tokens.models import model_info
@@ -93,7 +94,7 @@ class Folding(Struct, frozen=True, kw_only=True):
         return whole_tokens(window) if said is None else said
 
 
-ANSWER_BYTES_MAX = 32 * 1024 * 1024
+ANSWER_BYTES_MAX = EVENT_BYTES_MAX
 _CODES = ("error_code", "code", "type")
 
 
@@ -142,7 +143,7 @@ class Asking:
         async with asyncio.timeout(wait_s):
             answer = await self._upstream.send("POST", target, query, headers, body)
             try:
-                return answer.status, await answer.peek(ANSWER_BYTES_MAX) or b""
+                return answer.status, await answer.peek(ANSWER_BYTES_MAX, wait_s) or b""
             finally:
                 await answer.close()
 
@@ -182,8 +183,14 @@ class Compaction:
         status, answer = send(Sending(body, wire.path, dict(wire.headers), request.wait_s))
         if status != 200:
             raise Unavailable(f"the provider answered {status}{_code(answer)}")
-        self.answers.append(decoding.decode(answer, dict[str, Any]))
-        return self.answers[-1]
+        try:
+            said = decoding.foreign_value(answer)
+        except msgspec.DecodeError as error:
+            raise Unavailable("the provider's answer is not JSON") from error
+        if not isinstance(said, dict):
+            raise Unavailable("the provider's answer is not an object")
+        self.answers.append(said)
+        return said
 
 
 def _plain(fields: dict[str, Raw], name: str) -> dict[str, Any]:
@@ -204,7 +211,7 @@ def _marked(wires: Sequence[Wire], parsed: ParsedCall) -> list[Wire]:
 def _code(answer: bytes) -> str:
     """The kind of an error, without its text, which may repeat the request."""
     try:
-        error = msgspec.json.decode(answer).get("error")
+        error = decoding.foreign_value(answer).get("error")
         said = {**error, **(error.get("details") or {})}
     except (msgspec.DecodeError, AttributeError, TypeError):
         return ""

@@ -15,7 +15,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from refold.edges.proxy.gate import Header
+from refold.edges.gate import Header
 from refold.edges.proxy.savings import UsageReader
 from refold.edges.proxy.upstream import Answer, Limits, end_to_end
 from refold.errors import OUTCOMES, RefoldError, Unavailable
@@ -56,14 +56,6 @@ async def relay(
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 STATUSES = {"unauthorized": 401, "upgrade": 426, "upstream": 502, "slow": 504}
-
-
-class Refused(RefoldError):
-    """An error of the proxy itself, with a code of STATUSES."""
-
-    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.code = code  # type: ignore[misc]
 
 
 async def send_error(send: Send, error: RefoldError) -> None:

@@ -16,6 +16,7 @@ report` shows sums.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import traceback
@@ -30,6 +31,7 @@ from msgspec.structs import replace
 
 from refold import decoding
 from refold.conversations.listing import described, newest, title_of
+from refold.core.codec import EVENT_BYTES_MAX
 from refold.core.model import Conversation, Usage
 from refold.dialects.usage import read_usage
 from refold.edges.proxy.body import Copy
@@ -38,6 +40,7 @@ from refold.log.log import Log
 from refold.log.notes import notes_of
 from refold.settings.sources import KEEPER
 from refold.stores.protocol import Store
+from refold.system.http_answer import Unpacker
 from refold.tokens.models import cost, dollars, model_info
 
 NOTE = "proxy-call"
@@ -184,9 +187,12 @@ def _part(whole: int, counted: int, of: int) -> int:
     return min(whole, round(whole * counted / of)) if of > 0 else 0
 
 
-LINE_BYTES_MAX = 32 * 1024 * 1024
+LINE_BYTES_MAX = EVENT_BYTES_MAX
 COPY_BYTES_MAX = 8 * 1024 * 1024
-_USAGE_WORDS = (b'"usage"', b'"usageMetadata"', b'"usage_metadata"')
+# No answer of a model is packed more densely, above its first bytes.
+DENSITY_MAX, UNPACKED_BYTES = 100, 1024 * 1024
+USAGES_MAX = 20_000  # in one stream; some providers name a usage in every event
+_USAGE_WORDS = re.compile(rb'"(?:usage|usageMetadata|usage_metadata)"\s*:(?!\s*null)')
 _NESTED = ("message", "response")
 
 
@@ -196,60 +202,70 @@ class UsageReader:
     def __init__(self, dialect: str, headers: Mapping[str, str]) -> None:
         self._dialect = dialect
         self._is_stream = "text/event-stream" in headers.get("content-type", "")
-        self._unpacked = _unpacker(headers.get("content-encoding", ""))
         self._rest = bytearray()
         self._copy = bytearray()
         self._fields: dict[str, Any] = {}
         self._model = ""
         self._is_lost = False  # unreadable, or too long
+        self._is_copied = True
+        self._usages = 0
+        self._unpacked_max = UNPACKED_BYTES
+        try:
+            self._unpacker = Unpacker(headers.get("content-encoding", ""))
+        except zlib.error:
+            self._is_lost = True
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the answer."""
-        if self._is_lost:
-            return
+        self._unpacked_max += DENSITY_MAX * len(chunk)
         try:
-            plain = self._plain(chunk)
+            for piece in () if self._is_lost else self._unpacker.pieces(chunk):
+                self._take_piece(piece)
+                if self._is_lost:
+                    return
         except zlib.error:
             self._lose()
-            return
-        if len(self._copy) <= COPY_BYTES_MAX:
-            self._copy += plain
-        if self._is_stream:
-            self._take_lines(plain)
+
+    def _take_piece(self, piece: bytes) -> None:
+        self._unpacked_max -= len(piece)
+        self._is_copied = self._is_copied and len(self._copy) + len(piece) <= COPY_BYTES_MAX
+        if self._is_copied:
+            self._copy += piece
         else:
-            self._rest += plain
-        if len(self._rest) > LINE_BYTES_MAX:
+            self._copy.clear()
+        if self._is_stream:
+            self._take_lines(piece)
+        else:
+            self._rest += piece
+        if len(self._rest) > LINE_BYTES_MAX or self._unpacked_max < 0:
             self._lose()
 
-    def _take_lines(self, plain: bytes) -> None:
+    def _take_lines(self, piece: bytes) -> None:
         """Takes the complete lines. A line may come in thousands of pieces, and nothing is searched
         twice."""
-        ended, newline, begun = plain.rpartition(b"\n")
+        ended, newline, begun = piece.rpartition(b"\n")
         if newline:
-            whole, self._rest = self._rest + ended, bytearray()
-            for line in whole.split(b"\n"):
-                self._take(line.strip())
+            whole = bytes(self._rest + ended)
+            self._rest.clear()
+            end = 0
+            for word in _USAGE_WORDS.finditer(whole):
+                if word.start() >= end and self._usages < USAGES_MAX:
+                    self._usages += 1
+                    begin = whole.rfind(b"\n", end, word.start()) + 1 or end
+                    end = whole.find(b"\n", word.end())
+                    end = len(whole) if end < 0 else end + 1
+                    self._take(whole[begin:end])
         self._rest += begun
-
-    def _plain(self, chunk: bytes) -> bytes:
-        """The bytes unpacked, within a limit."""
-        if self._unpacked is None:
-            return chunk
-        plain: bytes = self._unpacked.decompress(chunk, LINE_BYTES_MAX)
-        if self._unpacked.unconsumed_tail:
-            raise zlib.error("compressed more densely than any answer")
-        return plain
 
     def _lose(self) -> None:
         self._is_lost = True
         self._rest.clear()
+        self._copy.clear()
 
-    def _take(self, line: bytes | bytearray) -> None:
+    def _take(self, line: bytes) -> None:
         """Takes the usage in a line of a stream, or in a whole body."""
-        if not any(word in line for word in _USAGE_WORDS):
-            return
         try:
-            said = msgspec.json.decode(bytes(line).removeprefix(b"data:").strip())
+            said = decoding.foreign_value(line.strip().removeprefix(b"data:"))
         except msgspec.DecodeError:
             return
         for one in said if isinstance(said, list) else [said]:
@@ -271,16 +287,16 @@ class UsageReader:
     @property
     def copy(self) -> Copy | None:
         """The unpacked answer; None if it is unreadable or too long."""
-        if self._is_lost or len(self._copy) > COPY_BYTES_MAX:
+        if self._is_lost or not self._is_copied:
             return None
         return Copy(bytes(self._copy), self._is_stream)
 
     @property
     def usage(self) -> Usage | None:
         """The usage so far; None if the answer names none."""
-        if self._rest and not self._is_lost:
-            self._take(self._rest.strip())
-            self._rest.clear()
+        if _USAGE_WORDS.search(self._rest):
+            self._take(bytes(self._rest))
+        self._rest.clear()
         if not self._fields:
             return None
         try:
@@ -288,17 +304,6 @@ class UsageReader:
         except (RefoldError, TypeError, ValueError):
             return None
         return msgspec.structs.replace(read, model=read.model or self._model)
-
-
-def _unpacker(coding: str) -> Any:
-    """The decompressor of the answer; None if it is not packed."""
-    match coding.strip().lower():
-        case "gzip" | "x-gzip":
-            return zlib.decompressobj(16 + zlib.MAX_WBITS)
-        case "deflate":
-            return zlib.decompressobj()
-        case _:
-            return None
 
 
 KEPT = ""

@@ -73,8 +73,7 @@ def checked(given: ProxySettings) -> ProxySettings:
     """The complete settings. Raises an error for a missing package or host name."""
     check_options(given)
     check_packages()
-    from refold.edges.proxy.gate import PROVIDERS
-    from refold.edges.proxy.upstream import base_checked
+    from refold.edges.proxy.upstream import PROVIDERS, base_checked
 
     for name, base in given.bases.items():
         if name not in PROVIDERS:
@@ -151,13 +150,13 @@ def main() -> None:
 
 def proxy_of(given: ProxySettings) -> Proxy:
     """The application, with its store open."""
+    from refold.edges.gate import Gate
     from refold.edges.proxy.app import Proxy
     from refold.edges.proxy.conversation_registry import ConversationRegistry
     from refold.edges.proxy.folding import Folding
-    from refold.edges.proxy.gate import PROVIDERS, Gate
     from refold.edges.proxy.observer import Observer
     from refold.edges.proxy.savings import teller
-    from refold.edges.proxy.upstream import Upstream
+    from refold.edges.proxy.upstream import PROVIDERS, Upstream
     from refold.stores import open_store
 
     bases = {name: given.bases[name] for name in PROVIDERS if name in given.bases}

@@ -29,9 +29,9 @@ import msgspec
 from msgspec import Struct
 
 from refold.checked import quoted
-from refold.edges.proxy.gate import Provider
 from refold.edges.proxy.savings import Tally
 from refold.edges.proxy.serve import GIVEN, ProxySettings
+from refold.edges.proxy.upstream import Provider
 from refold.edges.server.connection import listen
 from refold.errors import Denied, NotFound, RefoldError
 from refold.system import own_python

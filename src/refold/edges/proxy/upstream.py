@@ -1,17 +1,27 @@
-"""The connection to the providers: addresses, headers, and the raw bytes of answers.
+"""The connection to the providers: the provider of a request and its address, headers, and the raw
+bytes of answers.
 
 Everything goes as it came, except for headers of one connection (RFC 9110, 7.6.1) and the Host.
 Nothing is followed, retried, unpacked or remembered here: redirects, errors and cookies are the
 client's, so requests go to a transport of httpx, below its client. That client is used only where
-the environment names a proxy. Neighbours: `gate` names the provider, `app` relays.
+the environment names a proxy. An answer to be read is held within a limit of bytes, packed and
+unpacked, and of time; one that is relayed has a limit on silence only.
+
+A first segment (`/anthropic`, `/openai`, `/gemini`) names the provider and is removed; without one
+the path of a known call decides, then a header that only one provider has. Unknown paths are passed
+on. Neighbours: `app` relays, `body` reads known calls.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+import zlib
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from http.cookiejar import DefaultCookiePolicy
 from types import MappingProxyType
+from typing import Literal, get_args
 from urllib.request import getproxies
 
 import httpx
@@ -19,8 +29,13 @@ from msgspec import Struct
 
 from refold.checked import quoted
 from refold.core.codec import EVENT_BYTES_MAX
-from refold.edges.proxy.gate import Header, Provider, Target
-from refold.errors import Invalid
+from refold.edges.gate import Header
+from refold.errors import Invalid, RefoldError, Unavailable
+from refold.system.http_answer import Unpacker, status_checked
+
+Provider = Literal["anthropic", "openai", "gemini"]
+PROVIDERS: tuple[Provider, ...] = get_args(Provider)
+
 
 BASES: Mapping[Provider, str] = MappingProxyType(
     {
@@ -31,6 +46,7 @@ BASES: Mapping[Provider, str] = MappingProxyType(
 )
 CONNECTIONS_MAX, IDLE_MAX = 512, 64
 URLS_MAX, URL_BYTES_MAX = 64, 1_000
+PEEK_S = 15.0
 _PER_CONNECTION = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
@@ -66,6 +82,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     silence_s: float = 600.0
     conversations: int = 128
     seen_bytes: int = 256 * 1024 * 1024
+
+
+class Refused(RefoldError):
+    """An error of the proxy itself, with a code of `http.STATUSES`."""
+
+    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code  # type: ignore[misc]
 
 
 class Upstream:
@@ -105,7 +129,7 @@ class Upstream:
     async def send(
         self, method: str, target: Target, query: bytes, headers: list[Header], content: Content
     ) -> Answer:
-        """The answer, with its body still unread."""
+        """The answer, with its body still unread. Refused without one."""
         url = self._url(target.provider, target.path, query)
         has_body = bool(content) or not isinstance(content, bytes)
         request = httpx.Request(
@@ -115,7 +139,15 @@ class Upstream:
             content=content if has_body else None,
             extensions={"timeout": self._waits},
         )
-        return Answer(await self._transport.handle_async_request(request))
+        address = self.address(target.provider)
+        with _translated(address):
+            answer = Answer(await self._transport.handle_async_request(request), address)
+        try:
+            status_checked(answer.status, address)
+        except Unavailable as error:
+            await answer.close()
+            raise Refused("upstream", error.message) from None
+        return answer
 
 
 def _direct_or_proxied() -> httpx.AsyncBaseTransport:
@@ -142,35 +174,66 @@ class _ByEnvironment(httpx.AsyncBaseTransport):
 
 
 class Answer:
-    """A provider's answer: its status and headers, and its body as it comes."""
+    """A provider's answer: its status and headers, and its body as it comes. Everything raises
+    Refused: `slow` for an answer that takes too long, `upstream` for a broken one."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx.Response, address: str) -> None:
         assert isinstance(response.stream, httpx.AsyncByteStream)
         self._stream, self._raw = response.stream, aiter(response.stream)
-        self._read: list[bytes] = []
+        self._read = bytearray()
+        self._address = address
         self.status, self.is_success = response.status_code, response.is_success
         self.headers = response.headers
 
-    async def peek(self, size_max: int) -> bytes | None:
-        """The whole body, unpacked; None if it is longer than this. It is relayed all the same."""
-        size = 0
-        async for chunk in self._raw:
-            self._read.append(chunk)
-            size += len(chunk)
-            if size > size_max:
-                return None
-        return httpx.Response(200, headers=self.headers, content=b"".join(self._read)).content
+    async def peek(self, size_max: int, within_s: float = PEEK_S) -> bytes | None:
+        """The whole body, unpacked; None if it cannot be, or is longer than this. It is relayed all
+        the same."""
+        unpacked = bytearray()
+        try:
+            unpacker = Unpacker(self.headers.get("content-encoding", ""))
+            async with asyncio.timeout(within_s):
+                async for chunk in self._chunks():
+                    self._read += chunk
+                    for piece in unpacker.pieces(chunk):
+                        unpacked += piece
+                        if max(len(self._read), len(unpacked)) > size_max:
+                            return None
+        except zlib.error:
+            return None
+        except TimeoutError:
+            raise _slow(self._address) from None
+        return bytes(unpacked)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it came, to be read once."""
-        for chunk in self._read:
+        if self._read:
+            yield bytes(self._read)
+            self._read.clear()
+        async for chunk in self._chunks():
             yield chunk
-        async for chunk in self._raw:
-            yield chunk
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        with _translated(self._address):
+            async for chunk in self._raw:
+                yield chunk
 
     async def close(self) -> None:
         """Closes the connection, even if the body is unread."""
         await self._stream.aclose()
+
+
+@contextmanager
+def _translated(address: str) -> Iterator[None]:
+    try:
+        yield
+    except httpx.TimeoutException as error:
+        raise _slow(address) from error
+    except httpx.HTTPError as error:
+        raise Refused("upstream", f"{address}: {type(error).__name__}") from error
+
+
+def _slow(address: str) -> Refused:
+    return Refused("slow", f"{address} did not answer in time")
 
 
 def joined(base: bytes, path: bytes) -> bytes:
@@ -239,3 +302,81 @@ def _readable_codings(value: bytes) -> bytes:
     given = [one.strip() for one in value.decode("latin-1").split(",")]
     kept = [one for one in given if one.partition(";")[0].strip().lower() in READABLE]
     return ", ".join(kept).encode("latin-1") or b"identity"
+
+
+# --- where a request goes ---
+
+SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
+RETRY_HEADER = b"x-stainless-retry-count"  # of the SDKs of Anthropic and OpenAI
+
+
+class Known(Struct, frozen=True):
+    """A call whose body refold reads: its provider, its dialect, and whether it only counts
+    tokens."""
+
+    provider: Provider
+    dialect: str
+    counts: bool = False
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """The destination of a request; `known` is None if its body is passed on unread. `model` is the
+    model named in the path, if any."""
+
+    provider: Provider
+    path: bytes
+    known: Known | None = None
+    model: str = ""
+
+
+_V1 = rb"(?:/.*)?/v1"
+_KNOWN: tuple[tuple[re.Pattern[bytes], Known], ...] = (
+    (re.compile(rb"(?:" + _V1 + rb")?/messages"), Known("anthropic", "anthropic")),
+    (
+        re.compile(rb"(?:" + _V1 + rb")?/messages/count_tokens"),
+        Known("anthropic", "anthropic", True),
+    ),
+    (re.compile(rb"(?:" + _V1 + rb")?/chat/completions"), Known("openai", "openai_chat")),
+    (re.compile(rb"(?:" + _V1 + rb")?/responses"), Known("openai", "openai_responses")),
+    (
+        re.compile(rb"(?:/.*)?/models/(?P<model>[^/:]+):(?:g|streamG)enerateContent"),
+        Known("gemini", "gemini"),
+    ),
+)
+# Headers that only one provider's clients send.
+_PROVIDER_HEADERS: tuple[tuple[bytes, Provider], ...] = (
+    (b"anthropic-version", "anthropic"),
+    (b"anthropic-beta", "anthropic"),
+    (b"x-goog-api-key", "gemini"),
+    (b"x-api-key", "anthropic"),
+    (b"openai-beta", "openai"),
+    (b"authorization", "openai"),
+)
+
+
+def target_of(method: str, path: bytes, headers: Collection[bytes]) -> Target:
+    """The destination of a request, by its path and the names of its headers."""
+    first, _, rest = path[1:].partition(b"/")
+    named = next((one for one in PROVIDERS if one.encode() == first), None)
+    path = b"/" + rest if named else path
+    for pattern, known in _KNOWN:
+        found = pattern.fullmatch(path) if method == "POST" else None
+        if found is not None and named in (None, known.provider):
+            model = found.groupdict().get("model", b"").decode("utf-8", "replace")
+            return Target(provider=known.provider, path=path, known=known, model=model)
+    if named is not None:
+        return Target(provider=named, path=path)
+    by_header = (provider for name, provider in _PROVIDER_HEADERS if name in headers)
+    return Target(provider=next(by_header, "anthropic"), path=path)
+
+
+def session_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The session that a client names in its headers."""
+    values = dict(headers)
+    found = next(filter(None, map(values.get, SESSION_HEADERS)), b"")
+    return found.decode("latin-1")[:200]
+
+
+def is_retry(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a client says that it repeats a call."""
+    return dict(headers).get(RETRY_HEADER, b"0").strip() not in (b"", b"0")

@@ -29,7 +29,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from refold.edges.server.gate import Gate, Token, Unauthorized
+from refold.edges.gate import Unauthorized
+from refold.edges.server.gate import Gate, Token
 from refold.edges.server.limits import Busy
 from refold.edges.server.observability import warn
 from refold.errors import Invalid, RefoldError

@@ -39,6 +39,7 @@ from refold import decoding
 from refold.checked import quoted
 from refold.core.codec import decode
 from refold.core.model import Event, Note
+from refold.edges.gate import Unauthorized, host_of
 from refold.edges.server.commit import Ends
 from refold.edges.server.limits import Buckets, Busy, Flood, Limits
 from refold.edges.server.observability import Metrics
@@ -61,12 +62,6 @@ _DECIDING = frozenset({
 _IN_URL = re.compile(rb"(?:^|&)[a-z_-]*token=|rft_[A-Za-z0-9_-]{20}", re.IGNORECASE)
 
 
-class Unauthorized(RefoldError):
-    """The token is missing or invalid."""
-
-    code = "unauthorized"
-
-
 class Gate:
     """Admits calls, or raises the reason for a refusal."""
 
@@ -82,11 +77,11 @@ class Gate:
         """Raises Denied for a foreign host name or a foreign web page as the origin: only browsers
         send these, never a client of refold."""
         headers = scope[HEADERS]
-        if self._hosts and _host_of(headers.get(b"host", b"")) not in self._hosts:
+        if self._hosts and host_of(headers.get(b"host", b"")) not in self._hosts:
             self._metrics.refused["host"] += 1
             raise Denied("unknown host name", hint="refold serve --name")
         origin = headers.get(b"origin")
-        if origin is not None and _host_of(origin.partition(b"://")[2]) not in self._hosts:
+        if origin is not None and host_of(origin.partition(b"://")[2]) not in self._hosts:
             self._metrics.refused["origin"] += 1
             raise Denied("calls from web pages are not served")
 
@@ -158,14 +153,6 @@ def headers_of(scope: AsgiScope) -> dict[bytes, bytes]:
     if b"content-length" in found and b"transfer-encoding" in found:
         raise Invalid("the length of the body is given twice", hint="send Content-Length alone")
     return found
-
-
-def _host_of(text: bytes) -> str:
-    """The host name in a Host or Origin, without the port."""
-    name = text.decode("latin-1").lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return name.partition(":")[0].partition("/")[0]
 
 
 def _secret_of(scope: AsgiScope) -> str:

@@ -14,20 +14,18 @@ connection. Neighbours: `store` calls, `stores.hybrid.worker` listens.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
-import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from refold import decoding
 from refold.checked import quoted
@@ -42,17 +40,21 @@ from refold.errors import (
     Unavailable,
 )
 from refold.settings import logins
+from refold.stores.checks import LINE_BYTES_MAX, SEQ_MAX
 from refold.stores.protocol import NewHeads
 from refold.system import process_fork
+from refold.system.http_answer import LOOPBACK, Answer, Patience, asked, client_for, lines
 
 if TYPE_CHECKING:
     import httpx
 
 CONNECT_S, READ_S, DEADLINE_S, CHECK_S = 5.0, 30.0, 30.0, 5.0
-PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
-ANSWER_BYTES_MAX = 64 * 1024 * 1024
+PAUSE_S, PAUSE_S_MAX, LAST_TRY_S = 0.2, 5.0, 0.1
+# An answer has at least one event, whatever its size.
+ANSWER_BYTES_MAX = LINE_BYTES_MAX + 1024 * 1024
+CONTENT_BYTES_MAX = 1024 * 1024 * 1024  # what a server accepts
 ANY, EVENTS = "*/*", "text/event-stream"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+Seq = Annotated[int, Meta(ge=0, le=SEQ_MAX)]
 T = TypeVar("T")
 
 _ERRORS: dict[str, type[RefoldError]] = {
@@ -70,9 +72,9 @@ class Failure(Struct, kw_only=True):
     """An error answer of the server."""
 
     error: str
-    message: str
-    hint: str = ""
-    head: int = 0
+    message: Annotated[str, Meta(max_length=10_000)]
+    hint: Annotated[str, Meta(max_length=10_000)] = ""
+    head: Seq = 0
 
 
 class TokenAbout(Struct, kw_only=True):
@@ -123,8 +125,9 @@ class Client:
         number = 0
         while True:
             number += 1
+            patience = self._patience(deadline - time.monotonic())
             try:
-                return self._checked(self._request(method, path, query, body, stream=False))
+                return self._checked(self._request(method, path, query, body, patience))
             except Unavailable as error:
                 is_repeatable = repeats or isinstance(error, _Busy)
                 if not is_repeatable or error.retry_after_s is None:
@@ -138,54 +141,59 @@ class Client:
 
     def value(self, type: type[T], method: str, path: str, **given: Any) -> T:
         """The answer, decoded."""
-        answer = self.call(method, path, **given)
-        try:
-            return decoding.decode(answer, type)
-        except msgspec.DecodeError as error:
-            raise self._not_understood(error) from error
+        return self._decoded(self.call(method, path, **given), type)
 
-    def send(self, path: str, chunks: Iterable[bytes], query: Mapping[str, str]) -> bytes:
-        """Posts chunks as they come, once."""
-        content = (bytes(chunk) for chunk in chunks)
-        return self._checked(self._request("POST", path, query, content, stream=False))
+    def send(
+        self, path: str, chunks: Iterable[bytes], query: Mapping[str, str], type: type[T]
+    ) -> T:
+        """The decoded answer to chunks, which are posted as they come, once."""
+        answer = self._request("POST", path, query, iter(chunks), self._patience(self.deadline_s))
+        return self._decoded(self._checked(answer), type)
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The body of an answer, streamed. Errors are raised before the first chunk."""
-        return self._streamed(self._stream(path, None, ANY))
+        answer = self._open(path, None, ANY, self._patience(self.deadline_s))
+        return answer.pieces(CONTENT_BYTES_MAX)
 
     def listen(self, path: str, cursor: str) -> Feed:
         """A stream of the changes after a cursor."""
-        return Feed(self._stream(path, {"after": cursor}, EVENTS), cursor, self._translated)
+        patience = Patience(inf, idle_s=READ_S)
+        return Feed(self._open(path, {"after": cursor}, EVENTS, patience), cursor, self.place)
 
-    def _stream(self, path: str, query: Mapping[str, str] | None, accept: str) -> httpx.Response:
-        """An open response whose status is 200."""
-        response = self._request("GET", path, query, None, stream=True, accept=accept)
-        if response.status_code != 200:
-            with closing(response):
-                self._translated(response.read)
-                self._checked(response)
-        return response
+    def _patience(self, wait_s: float) -> Patience:
+        wait_s = max(wait_s, LAST_TRY_S)
+        return Patience(wait_s, idle_s=min(wait_s, READ_S), paced=True)
 
-    def _streamed(self, response: httpx.Response) -> Iterator[bytes]:
-        with closing(response):
-            chunks = response.iter_bytes(256 * 1024)
-            while (chunk := self._translated(lambda: next(chunks, None))) is not None:
-                yield chunk
+    def _open(
+        self, path: str, query: Mapping[str, str] | None, accept: str, patience: Patience
+    ) -> Answer:
+        """An open answer whose status is 200."""
+        answer = self._request("GET", path, query, None, patience, accept)
+        if answer.status != 200:
+            self._checked(answer)
+            raise self.not_understood(f"the status {answer.status}")
+        return answer
 
     def _request(
-        self, method: str, path: str, query: Any, content: Any, *, stream: bool, accept: str = ANY
-    ) -> httpx.Response:
-        """The response, after a second try if the user has logged in since the first."""
+        self,
+        method: str,
+        path: str,
+        query: Any,
+        content: Any,
+        patience: Patience,
+        accept: str = ANY,
+    ) -> Answer:
+        """The answer, after a second try if the user has logged in since the first."""
         token = self._known_token()
-        response = self.transmit(token, method, path, query, content, stream, accept)
-        if response.status_code != 401 or not isinstance(content, bytes | None):
-            return response
+        answer = self.transmit(token, method, path, query, content, patience, accept)
+        if answer.status != 401 or not isinstance(content, bytes | None):
+            return answer
         self._token = None
         newer = self._known_token()
         if newer == token:
-            return response
-        response.close()
-        return self.transmit(newer, method, path, query, content, stream, accept)
+            return answer
+        answer.close()
+        return self.transmit(newer, method, path, query, content, patience, accept)
 
     def transmit(
         self,
@@ -194,35 +202,27 @@ class Client:
         path: str,
         query: Any,
         content: Any,
-        stream: bool,
+        patience: Patience,
         accept: str,
-    ) -> httpx.Response:
-        client = self._opened()
-        request = client.build_request(
+    ) -> Answer:
+        return asked(
+            self._opened(),
             method,
             f"{self._base}/{path}",
+            patience,
+            place=self.place,
             params=query,
             content=content,
             headers={"Authorization": f"Bearer {token}", "Accept": accept},
+            connect_s=CONNECT_S,
         )
-        return self._translated(lambda: client.send(request, stream=stream))
 
     # --- the connection ---
 
     def _opened(self) -> httpx.Client:
-        import httpx
-
         with self._lock:
             if self.http is None:
-                self.http = httpx.Client(
-                    timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
-                    follow_redirects=False,
-                    # It respects SSL_CERT_FILE, also without `trust_env`.
-                    verify=httpx.create_ssl_context(),
-                    # A proxy of the environment is not for this machine.
-                    trust_env=self._host not in LOOPBACK,
-                    limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
-                )
+                self.http = client_for(self._host, connections=32)
                 weakref.finalize(self, self.http.close)
             return self.http
 
@@ -259,33 +259,24 @@ class Client:
 
     # --- errors ---
 
-    def _translated(self, work: Callable[[], T]) -> T:
-        import httpx
-
-        try:
-            return work()
-        except httpx.HTTPError as error:
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                message = f"the certificate of {self.place} is not trusted: {error}"
-                hint = "SSL_CERT_FILE names a file with the authority of your team"
-                raise Denied(message, hint=hint) from error
-            reason = f"{self.place} cannot be reached: {str(error) or type(error).__name__}"
-            hint = "what was appended before is kept; try again"
-            raise Unavailable(reason, retry_after_s=1.0, hint=hint) from error
-
-    def _checked(self, response: httpx.Response) -> bytes:
+    def _checked(self, answer: Answer) -> bytes:
         """The body of a successful answer; raises the error of any other."""
-        if len(response.content) > ANSWER_BYTES_MAX:
-            raise self._not_understood(f"an answer of {len(response.content):,} bytes")
-        if response.status_code in (200, 204):
-            return response.content
-        raise self._failure(response)
+        content = answer.whole(ANSWER_BYTES_MAX)
+        if answer.status in (200, 204):
+            return content
+        raise self._failure(answer, content)
 
-    def _failure(self, response: httpx.Response) -> RefoldError:
+    def _decoded(self, content: bytes, type: type[T]) -> T:
         try:
-            failure = decoding.decode(response.content, Failure)
+            return decoding.decode(content, type)
+        except msgspec.DecodeError as error:
+            raise self.not_understood(error) from error
+
+    def _failure(self, answer: Answer, content: bytes) -> RefoldError:
+        try:
+            failure = decoding.decode(content, Failure)
         except msgspec.DecodeError:
-            return self._foreign_failure(response)
+            return self._foreign_failure(answer)
         if failure.error == "conflict":
             return Conflict(failure.message, head=failure.head, hint=failure.hint)
         if failure.error == "unauthorized":
@@ -293,27 +284,28 @@ class Client:
         kind = _ERRORS.get(failure.error)
         if kind is not None:
             return kind(failure.message, hint=failure.hint)
-        if response.status_code in (401, 403):
+        if answer.status in (401, 403):
             return Denied(failure.message, hint=failure.hint)
-        if _is_final(response):
+        if _is_final(answer.status):
             return Invalid(failure.message, hint=failure.hint)
-        wait_s = _retry_after_s(response) if _can_pass(response) else None
-        unavailable = _Busy if response.status_code == 429 else Unavailable
+        wait_s = _retry_after_s(answer) if _can_pass(answer.status) else None
+        unavailable = _Busy if answer.status == 429 else Unavailable
         return unavailable(failure.message, retry_after_s=wait_s, hint=failure.hint)
 
-    def _foreign_failure(self, response: httpx.Response) -> RefoldError:
+    def _foreign_failure(self, answer: Answer) -> RefoldError:
         """The error for an answer that is not from a refold server, but perhaps from a proxy."""
-        message = f"{self.place} answered {response.status_code}"
-        if _can_pass(response):
-            return Unavailable(message, retry_after_s=_retry_after_s(response))
+        message = f"{self.place} answered {answer.status}"
+        if _can_pass(answer.status):
+            return Unavailable(message, retry_after_s=_retry_after_s(answer))
         hint = "is that the address of a refold server?"
-        if response.status_code in (401, 403):
+        if answer.status in (401, 403):
             return Denied(message, hint=f"{hint} A proxy on the way may have refused")
-        if _is_final(response):
+        if _is_final(answer.status):
             return Invalid(message, hint=f"{hint} A proxy on the way may refuse such calls")
         return Unavailable(message, hint=hint)
 
-    def _not_understood(self, why: object) -> Unavailable:
+    def not_understood(self, why: object) -> Unavailable:
+        """The error for an answer that no refold server gives."""
         message = f"{self.place} gave an answer that cannot be understood: {why}"
         return Unavailable(message, hint="is that the address of a refold server?")
 
@@ -344,36 +336,35 @@ def place_checked(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}/{org}"
 
 
-def _can_pass(response: httpx.Response) -> bool:
+def _can_pass(status: int) -> bool:
     """Whether the same call may succeed a little later."""
-    return response.status_code in (408, 425, 429) or response.status_code >= 500
+    return status in (408, 425, 429) or status >= 500
 
 
-def _is_final(response: httpx.Response) -> bool:
+def _is_final(status: int) -> bool:
     """Whether the same call can never succeed. A 404 may be a server that has not started, and a
     conflict ends after reading the new events."""
-    is_refused = 400 <= response.status_code < 500
-    return is_refused and response.status_code not in (404, 409) and not _can_pass(response)
+    return 400 <= status < 500 and status not in (404, 409) and not _can_pass(status)
 
 
-def _retry_after_s(response: httpx.Response) -> float:
-    value = response.headers.get("retry-after", "1")
+def _retry_after_s(answer: Answer) -> float:
+    value = answer.headers.get("retry-after", "1")
     return min(60.0, float(value)) if value.isascii() and value.isdecimal() else 1.0
 
 
 # --- the feed of changes ---
 
-LINE_BYTES_MAX = 8 * 1024 * 1024
+HINT_BYTES_MAX = 2 * 1024 * 1024  # the longest that a server sends names 10,000 conversations
 DATA = b"data: "
 
 
 class _Change(Struct):
     conversation: str
-    head: int
+    head: Seq
 
 
 class _Changes(Struct, kw_only=True):
-    cursor: str
+    cursor: Annotated[str, Meta(max_length=200)]
     changes: list[_Change]
     rescan: bool = False
 
@@ -381,22 +372,15 @@ class _Changes(Struct, kw_only=True):
 class Feed:
     """The hints of one connection; another one can continue from `cursor`."""
 
-    def __init__(
-        self,
-        response: httpx.Response,
-        cursor: str,
-        translated: Callable[[Callable[[], bytes | None]], bytes | None],
-    ) -> None:
-        self._response, self._translated = response, translated
+    def __init__(self, answer: Answer, cursor: str, place: str) -> None:
+        self._answer, self._place = answer, place
         self.cursor = cursor
+        self.end = answer.end
 
     def __iter__(self) -> Iterator[NewHeads]:
-        try:
-            for line in self._lines():
-                if line.startswith(DATA + b"{"):
-                    yield self._hint(line.removeprefix(DATA))
-        finally:
-            self._response.close()
+        for line in lines(self._answer.pieces(inf), HINT_BYTES_MAX, self._place):
+            if line.startswith(DATA + b"{"):
+                yield self._hint(line.removeprefix(DATA))
 
     def _hint(self, data: bytes) -> NewHeads:
         try:
@@ -406,20 +390,3 @@ class Feed:
         self.cursor = changes.cursor
         heads = {one.conversation: one.head for one in changes.changes}
         return NewHeads(heads=heads, is_all=changes.rescan)
-
-    def _lines(self) -> Iterator[bytes]:
-        chunks = self._response.iter_bytes()
-        rest = b""
-        while (chunk := self._translated(lambda: next(chunks, None))) is not None:
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > LINE_BYTES_MAX:
-                raise Unavailable(f"a line of the feed is longer than {LINE_BYTES_MAX:,} bytes")
-            yield from lines
-
-    def end(self) -> None:
-        """Ends the stream, from any thread, also while another waits for the next hint."""
-        stream = self._response.extensions.get("network_stream")
-        plain = stream.get_extra_info("socket") if stream is not None else None
-        if plain is not None:
-            with contextlib.suppress(OSError):
-                plain.shutdown(socket.SHUT_RDWR)

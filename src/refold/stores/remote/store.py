@@ -12,17 +12,20 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from math import inf
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from refold import decoding
+from refold.checked import quoted
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.stores import checks
 from refold.stores.protocol import Listening, Recovery, Salvage
-from refold.stores.remote.client import DEADLINE_S, Client, place_checked
+from refold.stores.remote.client import ANSWER_BYTES_MAX, DEADLINE_S, Client, Seq, place_checked
 
 EVENTS_MAX = 1_000  # in one answer
 BATCH_MAX = 10_000  # in one append
@@ -30,15 +33,18 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 LIST_MAX = 1_000
 
 
+Moment = Annotated[int, Meta(ge=0, le=(1 << 53))]
+
+
 class About(Struct, kw_only=True):
     id: str
-    head: int
-    chain: str
+    head: Seq
+    chain: Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{2 * len(codec.ZERO)}}}\Z")]
     title: str = ""
     parent: str = ""
-    parent_seq: int = 0
-    at_ms: int = 0
-    updated_ms: int = 0
+    parent_seq: Seq = 0
+    at_ms: Moment = 0
+    updated_ms: Moment = 0
 
 
 class Listed(Struct, kw_only=True):
@@ -56,7 +62,7 @@ class Dropped(Struct, kw_only=True):
 class Pieces(Struct, kw_only=True):
     pieces: list[str | dict[str, str]]
     parent: str = ""
-    parent_seq: int = 0
+    parent_seq: Seq = 0
 
 
 class Rewritten(Struct, kw_only=True):
@@ -80,9 +86,13 @@ class RemoteStore:
         self._check_open()
         if limit <= 0:
             return []
-        query = {"after": after, "limit": min(limit, LIST_MAX)}
-        page = self.client.value(Listed, "GET", "conversations", query=query)
-        return [_conversation(one) for one in page.conversations]
+        most = min(limit, LIST_MAX)
+        query = {"after": after, "limit": most}
+        page = self.client.value(Listed, "GET", "conversations", query=query).conversations
+        ids = [after, *(one.id for one in page)]
+        if len(page) > most or any(before >= id for before, id in pairwise(ids)):
+            raise self.client.not_understood(f"{len(page)} conversations that do not ascend")
+        return list(map(self._conversation, page))
 
     def head(self, conversation: str) -> int | None:
         try:
@@ -91,8 +101,28 @@ class RemoteStore:
             return None
 
     def conversation(self, conversation: str) -> Conversation:
-        path = self._path(conversation)
-        return _conversation(self.client.value(About, "GET", path))
+        about = self.client.value(About, "GET", self._path(conversation))
+        if about.id != conversation:
+            raise self.client.not_understood(f"another conversation, {quoted(about.id, 80)}")
+        return self._conversation(about)
+
+    def _conversation(self, about: About) -> Conversation:
+        try:
+            id, parent = codec.conversation_checked(about.id), about.parent
+            if parent:
+                codec.conversation_checked(parent)
+        except Invalid as error:
+            raise self.client.not_understood(error.message) from error
+        return Conversation(
+            id=id,
+            head=about.head,
+            chain=bytes.fromhex(about.chain),
+            title=about.title,
+            parent=parent,
+            parent_seq=about.parent_seq,
+            at_ms=about.at_ms,
+            updated_ms=about.updated_ms,
+        )
 
     def read(
         self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
@@ -100,14 +130,21 @@ class RemoteStore:
         path = self._path(conversation)
         events: list[Event] = []
         after, limit = checks.bounded(after), checks.bounded(limit)
+        size = 0
         while True:
             query = {"after": after, "limit": min(limit - len(events), EVENTS_MAX)}
             if last is not None:
                 query["last"] = checks.bounded(last)
             answer = self.client.call("GET", f"{path}/events", query=query)
             page = checks.events_in(answer, most=EVENTS_MAX)
+            seqs = [after, *(event.seq for event in page)]
+            is_beyond = len(page) > query["limit"] or seqs[-1] > max(after, query.get("last", inf))
+            if is_beyond or any(before >= seq for before, seq in pairwise(seqs)):
+                raise self.client.not_understood(f"other events of {conversation} than asked")
             events += page
-            if not page or len(events) >= limit:
+            size += len(answer)
+            # A page may be short: the reader asks for what comes after it.
+            if not page or len(events) >= limit or size > ANSWER_BYTES_MAX:
                 return events
             after = page[-1].seq
 
@@ -181,7 +218,7 @@ class RemoteStore:
                     raise checks.not_bytes(error) from error
                 yield chunk
 
-        kept = decoding.decode(self.client.send("artifacts", hashed(), {"suffix": suffix}), Kept)
+        kept = self.client.send("artifacts", hashed(), {"suffix": suffix}, Kept)
         if kept.digest != hasher.hexdigest():
             raise Corrupt(f"{self.url} kept other bytes than were sent", hint="put them again")
         return kept.digest
@@ -241,19 +278,6 @@ class RemoteStore:
     def _path(self, conversation: str) -> str:
         self._check_open()
         return f"conversations/{codec.conversation_checked(conversation)}"
-
-
-def _conversation(about: About) -> Conversation:
-    return Conversation(
-        id=about.id,
-        head=about.head,
-        chain=bytes.fromhex(about.chain),
-        title=about.title,
-        parent=about.parent,
-        parent_seq=about.parent_seq,
-        at_ms=about.at_ms,
-        updated_ms=about.updated_ms,
-    )
 
 
 def _piece(piece: str | dict[str, str]) -> Event | str:

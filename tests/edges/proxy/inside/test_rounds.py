@@ -11,7 +11,7 @@ import pytest
 
 from refold.edges.proxy import savings
 from refold.edges.proxy.inside import tools
-from refold.edges.proxy.upstream import Answer, Limits, Upstream
+from refold.edges.proxy.upstream import Answer, Limits, Refused, Upstream
 from tests.edges.proxy.kit import (
     MODEL,
     TOOLS,
@@ -314,7 +314,7 @@ def test_an_error_in_a_stream_that_has_begun_is_an_event_of_it(
 
     async def away(upstream: Upstream, *given: Any) -> Answer:
         if is_away and provider.bodies:
-            raise httpx.ConnectError("gone")
+            raise Refused("upstream", "gone")
         return await send(upstream, *given)
 
     async def work(running: Running) -> httpx.Response:

@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
+from refold.core.codec import EVENT_BYTES_MAX
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
 
-EVENT_BYTES_MAX = 32 * 1024 * 1024
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _END_BYTES_MAX = 4
 DONE = b"[DONE]"
@@ -68,7 +69,7 @@ def _event(raw: bytes) -> ServerEvent:
     if data.strip() == DONE:
         return ServerEvent(raw, is_done=True)
     try:
-        fields = msgspec.json.decode(data) if data else {}
+        fields = decoding.foreign_value(data) if data else {}
     except msgspec.DecodeError:
         fields = {}
     return ServerEvent(raw, fields if isinstance(fields, dict) else {})

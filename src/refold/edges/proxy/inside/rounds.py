@@ -11,6 +11,7 @@ with less in it. Neighbours: `events` joins the answers, `observer` answers and 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -31,7 +32,7 @@ from refold.edges.proxy.inside.events import Cutter, Inside, Response, ServerEve
 from refold.edges.proxy.inside.gemini import GeminiShape
 from refold.edges.proxy.inside.responses import ResponsesShape
 from refold.edges.proxy.savings import UsageReader
-from refold.edges.proxy.upstream import Answer, end_to_end
+from refold.edges.proxy.upstream import Answer, Refused, end_to_end
 from refold.errors import RefoldError
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ SHAPES: dict[str, Shape] = {
 }
 NOT_TAKEN = frozenset({400, 413, 422})
 ERROR_BYTES_MAX = 1024 * 1024
+WHOLE_S = 600.0
 _OF_THE_BYTES = (b"content-length", b"content-encoding")
 COMPRESSED = "an answer came compressed: calls of refold's tools in it are passed on"
 log = logging.getLogger("refold.proxy")
@@ -114,15 +116,20 @@ class Rounds:
         self._client.begin(answer)
         whole = bytearray()
         try:
-            async for chunk in answer.chunks():
-                reader.feed(chunk)
-                if self._client.is_stream:
-                    await self._client.feed(chunk)
-                else:
-                    whole += chunk
-                if len(whole) > savings.COPY_BYTES_MAX:
-                    await self._client.pass_on(bytes(whole))
-                    whole.clear()
+            # A stream lasts as long as it is not silent; what is held has to end.
+            async with asyncio.timeout(None if self._client.is_stream else WHOLE_S) as limit:
+                async for chunk in answer.chunks():
+                    reader.feed(chunk)
+                    if self._client.is_stream:
+                        await self._client.feed(chunk)
+                    else:
+                        whole += chunk
+                    if len(whole) > savings.COPY_BYTES_MAX:
+                        limit.reschedule(None)
+                        await self._client.pass_on(bytes(whole))
+                        whole.clear()
+        except TimeoutError:
+            raise Refused("slow", "the answer did not end in time") from None
         finally:
             await answer.close()
         return bytes(whole)
