@@ -186,7 +186,21 @@ class Finder:
                 index.connection.execute(_BOOKMARKS)
                 index.connection.execute(_KEEP_BOOKMARK, (log, kept))
 
-    # --- use ---
+    # --- notes and use ---
+
+    @retried
+    def note(self, name: str) -> int:
+        """A number noted in the index; 0 if there is none."""
+        with self._upkeep.index() as index:
+            rows = index.rows(_FACT, (name,))
+        return int(rows[0][0]) if rows else 0
+
+    @retried
+    def keep_note(self, name: str, value: int) -> None:
+        """Notes a number, if the index can be written."""
+        with self._upkeep.index() as index:
+            if index.is_writable:
+                index.connection.execute(_SET_FACT, (name, str(value)))
 
     @retried
     def uses(self, entries: Sequence[str]) -> dict[str, int]:
