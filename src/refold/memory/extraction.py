@@ -62,14 +62,16 @@ def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
         for part in parts:
             yield from _taken(seq, by_user, part)
         return
-    if by_user and len(text.strip()) > SHORT_CHARS and clauses_of(text):
-        if may_be_kept(text, WHOLE_CHARS_MAX):
-            yield Taken(text.strip(), seq, trust, "constraint")
-            return
+    is_long = by_user and len(text.strip()) > SHORT_CHARS
+    if is_long and clauses_of(text) and may_be_kept(text, WHOLE_CHARS_MAX):
+        yield Taken(text.strip(), seq, trust, "constraint")
+        return
     binding = {one.sentence: one.kind for one in marked(text, by_user=by_user)}
     for sentence in sentences(text) if by_user else binding:
         is_rule = by_user and is_standing(sentence)
-        kind = kind_of(sentence, "constraint" if is_rule else binding.get(sentence, ""), by_user=by_user)
+        kind = kind_of(
+            sentence, "constraint" if is_rule else binding.get(sentence, ""), by_user=by_user
+        )
         if kind and may_be_kept(sentence):
             yield Taken(sentence.strip(), seq, trust, kind)
 

@@ -43,7 +43,8 @@ _ORDERS = (
     rf"|\b(?:you|we|du|sie|wir|nous|vous)(?: (?!{_BE_SO}\b)\w+){{0,6}}? {_ALWAYS}\b"
     rf"|(?:{_LEAD}|\byou (?:to |should |must ))(?:start )?{_VERBS}\b[^.;]{{0,60}}?"
     r"\b(?:all|every|each|any|your)\b"
-    rf"|\b(?:for|when) (?:[\w-]+ ){{1,6}}?[\w-]+, (?:please |you should |i[\w'’ ]+ you to )?{_VERBS}\b"
+    r"|\b(?:for|when) (?:[\w-]+ ){1,6}?[\w-]+, (?:please |you should |i[\w'’ ]+ you to )?"
+    rf"{_VERBS}\b"
     r"|\ball [\w ]{1,40}? (?:should|must) (?:start|end|begin|be|have|use)\b"
     r"|\b(?:i['’]d like|i want|i need) you to (?:start|begin|use|end|get)\b"
 )
@@ -98,14 +99,15 @@ def _clauses_kept(text: str) -> tuple[str, ...]:
 
 _VALUE = re.compile(r"[`'\"“„«][^`'\"”“»]{1,40}[`'\"”“»]|\S*[\d_/@.]\w\S*")
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_MARKS = frozenset(map(stem, """
+_MARKS = """
 always never now forward going moving every all please want like need start starting ensure make
 sure additionally also should must prefix suffix names name naming
-""".split()))
+"""
+_MARK_STEMS = frozenset(map(stem, _MARKS.split()))
 
 
 def _topic(clause: str) -> frozenset[str]:
     """The words of a clause without its values: of two clauses with one topic, the later is in
     force."""
     words = _WORD.findall(_VALUE.sub(" ", clause).casefold())
-    return frozenset(stem(word) for word in words if word not in STOP) - _MARKS
+    return frozenset(stem(word) for word in words if word not in STOP) - _MARK_STEMS
