@@ -89,8 +89,8 @@ def best(named: Sequence[FileNames], request: str, most: int) -> list[str]:
     words = {name: _words(name) for name in worth}
     holders = Tally(word for held in words.values() for word in held)
     asked = _words(request)
-    for name, held in words.items():
-        fit = sum(1 / sqrt(holders[word]) for word in held & asked) / sqrt(max(1, len(held)))
+    for name, parts in words.items():
+        fit = sum(1 / sqrt(holders[word]) for word in parts & asked) / sqrt(max(1, len(parts)))
         own = _words(name.rpartition("/")[2].partition(".")[0])
         worth[name] += fit + FILE_NAME_WORTH * len(own & asked) / max(1, len(own))
     return sorted(worth, key=worth.__getitem__, reverse=True)[:most]

@@ -39,16 +39,18 @@ _ALWAYS = r"(?:always|never|immer|nie(?:mals)?|toujours|jamais|siempre|nunca)"
 _BE_SO = r"(?:are|is|was|were|be|been|had|has|have|can|could|may|might)"
 _LEAD = r"^\W*(?:[\w'’]+,? ){0,2}?(?:please |bitte )?"
 _ORDERS = (
-    rf"{_LEAD}{_ALWAYS}\b(?! (?:a|the|{_BE_SO})\b)"
+    rf"(?:{_LEAD}|[:;—–] ){_ALWAYS}\b(?! (?:a|the|{_BE_SO})\b)"
     rf"|\b(?:you|we|du|sie|wir|nous|vous)(?: (?!{_BE_SO}\b)\w+){{0,6}}? {_ALWAYS}\b"
     rf"|(?:{_LEAD}|\byou (?:to |should |must ))(?:start )?{_VERBS}\b[^.;]{{0,60}}?"
     r"\b(?:all|every|each|any|your)\b"
     r"|\b(?:for|when) (?:[\w-]+ ){1,6}?[\w-]+, (?:please |you should |i[\w'’ ]+ you to )?"
-    rf"{_VERBS}\b"
+    rf"(?:{_ALWAYS} )?{_VERBS}\b"
     r"|\ball [\w ]{1,40}? (?:should|must) (?:start|end|begin|be|have|use)\b"
-    r"|\b(?:i['’]d like|i want|i need) you to (?:start|begin|use|end|get)\b"
+    r"|\b(?:i['’]d like|i want|i need) you to (?:start|begin|use|end|get|update|change|switch)\b"
+    r"|\bi (?:now )?(?:want|need|expect) (?:all|every|each|your)\b"
 )
 _STANDS = re.compile(f"{_SOON}|{_ORDERS}", re.IGNORECASE)
+_GOES_ON = re.compile(r"(?:please )?\w+ (?:them|it)\b", re.IGNORECASE)
 PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
@@ -64,9 +66,10 @@ def clauses_of(text: str) -> list[str]:
         parts = sentences(paragraph)
         for at, part in enumerate(parts):
             if is_standing(part):
-                whole = " ".join(parts[at:]) if part.endswith(":") else part
+                end = at + 1 + bool(_GOES_ON.match(" ".join(parts[at + 1 : at + 2])))
+                whole = " ".join(parts[at : None if part.endswith(":") else end])
                 found[whole[:CLAUSE_CHARS_MAX]] = None
-                if whole != part:
+                if part.endswith(":"):
                     break
     return list(found)
 
