@@ -571,6 +571,7 @@ class Context:
                 return
 
             def finish() -> None:
+                self._extraction.close()
                 if not self._open.is_read_only:
                     clean_configured(self.artifacts, self._open)
                 self._search.close()

@@ -86,6 +86,7 @@ _BY_VERB: dict[str, ActionKind] = {
     "write": "create", "create": "create", "save": "create",
     "edit": "modify", "update": "modify", "modify": "modify", "replace": "modify",
     "patch": "modify", "insert": "modify", "append": "modify", "apply": "modify",
+    "change": "modify",
     "delete": "delete", "remove": "delete",
     "run": "run", "exec": "run", "execute": "run",
     "search": "search", "find": "search", "list": "search", "get": "search", "fetch": "search",
@@ -141,11 +142,13 @@ def kind_of_tool(
 
 
 def _guessed_kind(name: str, *, has_path: bool, has_command: bool) -> ActionKind:
-    """The kind by the first word of an unknown name."""
+    """The kind by the first word of an unknown name; with a path, also by its last: `fs_edit`."""
     words = _words(name)
     if not words:
         return "other"
     guess = _BY_VERB.get(words[0], "other")
+    if guess == "other" and has_path and _BY_VERB.get(words[-1]) in ON_FILES:
+        guess = _BY_VERB[words[-1]]
     if guess == "search":
         return "search"
     may_run = guess in ("run", "other") and words[0] not in _TALKING_VERBS

@@ -2,9 +2,10 @@
 places, values, to-dos, and events in somebody's life.
 
 Only the words of people and models are read, never a tool's; the assistant's own count only where
-they bind. Sentences with a secret, questions and greetings are left out. Events may fill only a
-share of the talk, the most informative first. Neighbours: `ledger.sentences` knows what binds,
-`claim` what has a value, `semantic` stores the facts.
+they bind. A user's message with a standing rule is one fact, whole; of a long one each paragraph
+with a rule; all else is taken by sentences. Text with a secret, questions and greetings are left
+out. Events may fill only a share of the talk, the most informative first. Neighbours:
+`ledger.sentences` knows what binds, `standing` what holds from now on, `semantic` stores the facts.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from msgspec import Struct
 from refold.core.model import Message, Trust, shows_memories
 from refold.ledger.sentences import marked, own_text, sentences
 from refold.memory.claim import claim_of
+from refold.memory.standing import PARAGRAPHS, clauses_of, is_standing
 from refold.redaction import redacted
 
-SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 240
+SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 400
+SHORT_CHARS, WHOLE_CHARS_MAX = 240, 1_800  # a rule in a text between these is taken with the text
 MESSAGE_MAX = 12  # sentences of one message; a longer one is a document
 EVENTS_SHARE = 0.2  # of the characters of the talk
 EVENT = "event"
@@ -35,6 +38,7 @@ class Taken(Struct, frozen=True):
     trust: Trust
     kind: str
     replaces: tuple[str, ...] = ()
+    at_ms: int = 0
 
 
 def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SHARE) -> list[Taken]:
@@ -54,17 +58,28 @@ def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SH
 
 def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
     trust: Trust = "user" if by_user else "model"
+    if by_user and len(text) > WHOLE_CHARS_MAX and len(parts := PARAGRAPHS.split(text)) > 1:
+        for part in parts:
+            yield from _taken(seq, by_user, part)
+        return
+    is_long = by_user and len(text.strip()) > SHORT_CHARS
+    if is_long and clauses_of(text) and may_be_kept(text, WHOLE_CHARS_MAX):
+        yield Taken(text.strip(), seq, trust, "constraint")
+        return
     binding = {one.sentence: one.kind for one in marked(text, by_user=by_user)}
     for sentence in sentences(text) if by_user else binding:
-        kind = kind_of(sentence, binding.get(sentence, ""), by_user=by_user)
+        is_rule = by_user and is_standing(sentence)
+        kind = kind_of(
+            sentence, "constraint" if is_rule else binding.get(sentence, ""), by_user=by_user
+        )
         if kind and may_be_kept(sentence):
             yield Taken(sentence.strip(), seq, trust, kind)
 
 
-def may_be_kept(sentence: str) -> bool:
-    """Whether a sentence has an acceptable length and contains no secret."""
-    size = len(sentence.strip())
-    return SENTENCE_CHARS_MIN <= size <= SENTENCE_CHARS_MAX and redacted(sentence) == sentence
+def may_be_kept(text: str, chars_max: int = SENTENCE_CHARS_MAX) -> bool:
+    """Whether a text has an acceptable length and contains no secret."""
+    size = len(text.strip())
+    return SENTENCE_CHARS_MIN <= size <= chars_max and redacted(text) == text
 
 
 def _within(taken: list[Taken], room: int) -> list[Taken]:

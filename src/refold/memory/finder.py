@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from math import sqrt
 from statistics import fmean, pstdev
 
 from msgspec import Struct
@@ -33,6 +34,7 @@ from refold.stores.protocol import Store
 
 INDEX = "memory.db"
 WAIT_S = 5.0
+WORDS_WHOLE = 12  # words of a query that an answer may share in full
 EVENTS_MAX = 1_000_000  # events to index at once
 UNKNOWN_THRESHOLD = 0.7  # if the embedder fails, and its vectors are not used either
 FILTERS = Filters(kinds=("message",))
@@ -186,7 +188,21 @@ class Finder:
                 index.connection.execute(_BOOKMARKS)
                 index.connection.execute(_KEEP_BOOKMARK, (log, kept))
 
-    # --- use ---
+    # --- notes and use ---
+
+    @retried
+    def note(self, name: str) -> int:
+        """A number noted in the index; 0 if there is none."""
+        with self._upkeep.index() as index:
+            rows = index.rows(_FACT, (name,))
+        return int(rows[0][0]) if rows else 0
+
+    @retried
+    def keep_note(self, name: str, value: int) -> None:
+        """Notes a number, if the index can be written."""
+        with self._upkeep.index() as index:
+            if index.is_writable:
+                index.connection.execute(_SET_FACT, (name, str(value)))
 
     @retried
     def uses(self, entries: Sequence[str]) -> dict[str, int]:
@@ -291,7 +307,9 @@ def _matches(
 ) -> Found:
     held = [one for one in weights if one.held_by(id)]
     near = cosine if cosine is not None and cosine >= least else 0.0
-    strength = min(1.0, max(sum(one.held_by(id) for one in held), near))
+    # Of a long request every entry shares a small part: beyond some words its length counts less.
+    held_share = sum(one.held_by(id) for one in held) * sqrt(max(1.0, len(weights) / WORDS_WHOLE))
+    strength = min(1.0, max(held_share, near))
     return Found(seq, score, strength, cosine, tuple(one.shown_for(id) for one in held))
 
 

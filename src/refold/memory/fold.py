@@ -124,6 +124,15 @@ class Entries:
             if later is not None and later.holds_at(at_ms):
                 yield later
 
+    @property
+    def total(self) -> int:
+        """The number of sentences."""
+        return self._groups.later_mentions.total
+
+    def sentences_with(self, word: str) -> int:
+        """The number of sentences with a stem."""
+        return self._groups.later_mentions.sentences_with(word)
+
     def shared(self, one: Run, other: Run, asked: frozenset[str]) -> Shared:
         """The overlap of two entries, in these words and in all others."""
         return self._groups.later_mentions.shared(one.first, other.first, asked)

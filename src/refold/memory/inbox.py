@@ -118,6 +118,7 @@ def taken_bodies(
             tags=(one.kind,),
             trust=one.trust,
             source=(conversation, one.seq),
+            valid_from_ms=one.at_ms,
             state="waiting" if waits or _needs_a_person(entries, one) else "",
             replaces=one.replaces,
         )

@@ -331,6 +331,11 @@ class LaterMentions:
             if later.from_ms > version.from_ms and later.body.entry != version.body.entry:
                 yield later
 
+    def sentences_with(self, word: str) -> int:
+        """The number of sentences with a stem."""
+        self._index_pending()
+        return self._sentences.get(word, 0)
+
     def shared(self, one: Version, other: Version, asked: frozenset[str]) -> Shared:
         """The overlap of two sentences, in the words of the question and in all others."""
         weights, others = self._weights(one), self._weights(other)

@@ -24,9 +24,10 @@ from refold.memory.entry import MemoryEntry, Run, Version
 from refold.memory.finder import Finder, Fitness, Found, IndexQuery
 from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
-from refold.memory.succession import Likeness, Succession
+from refold.memory.succession import Likeness, Succession, stems_of, telling_words
 
-SPARE, RIVALS_SHOWN = 20, 3
+SPARE, RIVALS_SHOWN = 60, 3
+VALUE_RARITY = 10  # a word in more than each tenth sentence is no value
 SUCCEEDED = 3  # first hits whose successors are looked for
 SUCCESSORS_AMONG = 20  # hits that may be successors, besides announced changes
 DAY_MS = 86_400_000
@@ -109,9 +110,12 @@ def recall(
     uses = finder.uses([entry.id for _, entry in hits])
     hits.sort(key=lambda hit: (hit[0].rank, _preference(hit[1], uses)), reverse=True)
     ordered = _preferred_first(_preferred_first(hits, _equal, uses), _rival, uses)
+    question = stems_of(asked.query)
+    telling = telling_words(question, (entry.content for _, entry in ordered))
+    ordered = _same_thing_first(ordered, entries, question, telling)
     likeness = Likeness(finder, journal.id)
     by_entry = {entry.id: found for found, entry in ordered}
-    succession = Succession(entries, likeness, asked.query, wanted.at_ms, by_entry)
+    succession = Succession(entries, likeness, asked.query, wanted.at_ms, by_entry, telling)
     latest = _latest_first(ordered, entries, journal.scope, succession, wanted)
     out: list[MemoryEntry] = []
     score = 1.0
@@ -141,6 +145,35 @@ def _latest_first(
     for hit in hits:
         out.setdefault(hit[1].id, hit)
     return list(out.values())
+
+
+def _same_thing_first(
+    hits: Sequence[Hit], entries: Entries, asked: frozenset[str], telling: frozenset[str]
+) -> list[Hit]:
+    """The hits about the thing that the question names before those about others of its kind; of
+    two about it with the same kind of value, the later one first."""
+    if not telling:
+        return list(hits)
+    stems = {entry.id: stems_of(entry.content) for _, entry in hits}
+    ordered = sorted(hits, key=lambda hit: len(telling - stems[hit[1].id]))
+    about = [hit for hit in ordered if telling <= stems[hit[1].id]]
+    values: set[str] = set()
+    for _, entry in hits:
+        if (asked - telling) & stems[entry.id]:
+            values |= stems[entry.id] - asked
+    rare = {one for one in values if entries.sentences_with(one) * VALUE_RARITY <= entries.total}
+
+    def says_a_value(hit: Hit) -> bool:
+        rest = stems[hit[1].id] - asked
+        return bool(rest & rare)
+
+    places = [at for at, hit in enumerate(about) if says_a_value(hit)]
+    latest = sorted(
+        (about[at] for at in places), key=lambda hit: hit[1].valid_from_ms, reverse=True
+    )
+    for at, hit in zip(places, latest):
+        about[at] = hit
+    return [*about, *ordered[len(about) :]]
 
 
 def _valid_run(entries: Entries, run: Run | None, at_ms: int) -> Run | None:

@@ -229,11 +229,13 @@ class SemanticMemory:
         waits: bool,
         ended: Sequence[str] = (),
         entries_max: int | None = None,
+        upto: int = 0,
     ) -> int:
         """Remembers facts from messages of this conversation, or with `waits` puts them in the
         inbox; returns the number of new entries. Known, rejected and forgotten facts are left out.
         Facts from tools, and facts that would replace an entry of higher trust, always wait. The
-        `ended` facts are no longer true. Facts beyond `entries_max` are dropped, and reported."""
+        `ended` facts are no longer true. Facts beyond `entries_max` are dropped, and reported.
+        Messages up to `upto` are not to be read again."""
         with self._lock:
             journal = self._scopes.journal()
             entries, said_in = journal.entries(), self.conversation
@@ -244,7 +246,15 @@ class SemanticMemory:
             old = ended_bodies(entries, ended, journal.now_ms()) if entries.head else []
             if new or old:
                 journal.append([*new, *old])
+            if upto:
+                self._scopes.finder(journal).keep_note(f"read {said_in}", upto)
             return len(new)
+
+    def read_upto(self) -> int:
+        """The seq up to which this conversation was read for facts; 0 if unknown."""
+        with self._lock:
+            finder = self._scopes.finder(self._scopes.journal())
+            return finder.note(f"read {self.conversation}")
 
     @checked
     def known_of(self, sentences: Sequence[str], limit: int = 20) -> builtins.list[MemoryEntry]:

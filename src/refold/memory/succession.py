@@ -11,8 +11,10 @@ words.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import islice
 from operator import mul
 
 from msgspec import Struct
@@ -103,7 +105,7 @@ class Likeness:
 
 class Succession:
     """The successors among the entries that are true at a time, for one question. `found` has the
-    matches of the question, by entry id."""
+    matches of the question, by entry id, and `telling` its words that tell things apart."""
 
     def __init__(
         self,
@@ -112,14 +114,16 @@ class Succession:
         question: str,
         at_ms: int,
         found: Mapping[str, Found],
+        telling: frozenset[str],
     ) -> None:
         self._entries, self._likeness, self._at_ms = entries, likeness, at_ms
         self._fitness, self._found = Fitness(question), found
+        self._telling = telling
         words = distinctive_stems(" ".join(map(stem, split(plain(question))))) - _LITTLE
         # A name has a capital and is not the first word.
         _, _, rest = question.strip().partition(" ")
         names = " ".join(word for word in rest.split() if word[:1].isupper())
-        self._words, self._names = words, words & _stems(names)
+        self._words, self._names = words, words & stems_of(names)
 
     def after(self, run: Run, among: Sequence[Run]) -> list[Run]:
         """The successors of an entry, direct or not, among these runs and the announced changes: at
@@ -150,9 +154,12 @@ class Succession:
         return [one for one in later if self._evidence(run, one) >= 1.0]
 
     def _may_answer(self, run: Run, later: Run) -> bool:
-        """Whether a later sentence was also found, or at least has the same names."""
-        names = self._names & _stems(run.first.body.content)
-        return later.entry in self._found or names <= _stems(later.first.body.content)
+        """Whether a later sentence is about the same thing of its kind, and was found as well or
+        at least has the same names."""
+        had, has = stems_of(run.first.body.content), stems_of(later.first.body.content)
+        if not self._telling & had <= has:
+            return False
+        return later.entry in self._found or self._names & had <= has
 
     def _evidence(self, run: Run, later: Run) -> float:
         """The evidence that a later sentence succeeds an earlier one."""
@@ -171,7 +178,7 @@ class Succession:
     def _counterevidence(self, run: Run, later: Run, worth: Evidence) -> float:
         """The penalty for parts of the question that only the earlier sentence has."""
         before, content = run.first.body.content, later.first.body.content
-        had, has = _stems(before), _stems(content)
+        had, has = stems_of(before), stems_of(content)
         gone = worth.name_gone * _missing(self._names & had, has)
         if not announces_change(content):
             gone += worth.word_gone * _missing(self._words & had, has)
@@ -189,6 +196,23 @@ class Succession:
 
 
 _LITTLE = frozenset(map(stem, LITTLE))
+SIBLINGS_MIN, SIBLINGS_AMONG = 3, 60
+
+
+def telling_words(asked: frozenset[str], contents: Iterable[str]) -> frozenset[str]:
+    """The words of a question that say which thing of a kind it is about. Sentences about things of
+    a kind are alike but for two words, the thing and its value: a word of the question that some of
+    these sentences have and others lack tells the things apart."""
+    known = list(dict.fromkeys(map(stems_of, islice(contents, SIBLINGS_AMONG))))
+    siblings: Tally[str] = Tally()
+    for one in known:
+        if own := one & asked:
+            gone: Tally[str] = Tally()
+            for other in known:
+                if len(one - other) <= 2 and len(other - one) <= 2 and len(one & other) >= 2:
+                    gone.update(own - other)
+            siblings |= gone
+    return frozenset(word for word, number in siblings.items() if number >= SIBLINGS_MIN)
 
 
 def _missing(words: frozenset[str], there: frozenset[str]) -> float:
@@ -197,5 +221,5 @@ def _missing(words: frozenset[str], there: frozenset[str]) -> float:
 
 
 @lru_cache(maxsize=1_024)
-def _stems(content: str) -> frozenset[str]:
+def stems_of(content: str) -> frozenset[str]:
     return frozenset(stem(word) for word in split(plain(content)))
