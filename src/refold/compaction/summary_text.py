@@ -132,8 +132,8 @@ def _redacted(draft: Summarize, redact: Redact) -> Summarize:
     if draft.gist is None:
         return new
     shown = summary_text(new)
-    names = {name: row for name, row in draft.gist.names.items() if name in shown}
-    return replace(new, gist=replace(draft.gist, names=names))
+    quoted = {name: counts for name, counts in draft.gist.names.items() if name in shown}
+    return replace(new, gist=replace(draft.gist, names=quoted))
 
 
 def _quote_redacted(quote: Quote, redact: Redact) -> Quote:

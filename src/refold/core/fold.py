@@ -308,7 +308,7 @@ class Fold:
         if self.changed_at() > usage.upto:
             return
         if not usage.counted and any(seq <= usage.upto for seq in self.erased):
-            return  # the request was larger than what is left of it
+            return  # erased text counted in the request
         shown = usage.counted or self.shown_tokens(usage.upto)
         if usage.input <= 0 or shown <= 0 or not is_plausible(usage, shown):
             return

@@ -27,8 +27,8 @@ from refold.memory.journal import Journal
 from refold.memory.succession import Likeness, Succession, stems_of, telling_words
 
 SPARE, RIVALS_SHOWN = 60, 3
-VALUE_RARITY = 10  # a word in more than each tenth sentence is no value
-SUCCEEDED = 3  # first hits whose successors are looked for
+VALUE_RARITY = 10  # a value is in at most one of ten sentences
+SUCCEEDED = 3  # number of first hits with a search for successors
 SUCCESSORS_AMONG = 20  # hits that may be successors, besides announced changes
 DAY_MS = 86_400_000
 USES_MAX, WEEK_MS = 8, 7 * DAY_MS  # a use makes an entry younger by a week, at most by eight

@@ -136,7 +136,7 @@ def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
         check_names(memory, f"{path}.semantic_memory", SemanticMemory.__struct_fields__)
     try:
         block = decoding.convert(dict(given), MagentaBlock)
-        msgspec.json.encode(block)  # every text, also of what is not enabled
+        msgspec.json.encode(block)  # every text, including disabled settings
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         where = str(error).replace("$.", f"{NAME}.")
         raise Invalid(f"{origin}: {where}", hint="see the block in docs/start.md") from error

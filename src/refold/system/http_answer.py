@@ -37,7 +37,7 @@ PACE_BYTES_S = 64 * 1024  # the slowest transfer that is waited for
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _PLAIN = ("", "identity")
-_thread = threading.local()  # `patience`: that of the call under way
+_thread = threading.local()  # `patience` of the current call
 
 
 class Unanswered(Unavailable):
@@ -105,7 +105,7 @@ class _Stream:
         if patience is None:
             self._stream.write(buffer, timeout)
             return
-        # Piece by piece: one write waits anew for each part that the server takes.
+        # In pieces: a single write gets a new timeout for each part that the server reads.
         for at in range(0, len(buffer), PIECE_BYTES):
             if (left := patience.left()) <= 0:
                 raise httpcore.WriteTimeout("the request was not read in time")
