@@ -5,9 +5,8 @@ even on a connection that was open during the migration: it cannot write into an
 Steps are taken in one transaction, under one advisory lock.
 
 Every table begins with the org, and the tables of conversations with org and conversation; every
-key begins with both. So a distributed engine can place the rows by org, or by org and conversation:
-`tests/stores/test_postgres_statements.py` reads this file. Texts of callers are stored as bytes,
-because PostgreSQL's text cannot contain NUL.
+key begins with both: `tests/stores/test_postgres_statements.py` reads this file. Texts of callers
+are stored as bytes, because PostgreSQL's text cannot contain NUL.
 
 Every statement names its org, and row-level security is a second wall: a connection sees only the
 rows of the org that it is set to, whatever it queries. Neighbours: `statements` has the queries,

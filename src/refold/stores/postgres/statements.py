@@ -1,9 +1,8 @@
 """Every statement that the store sends, except those that make the tables.
 
-Each names one org, and those about a log name one conversation: no statement needs rows of two, so
-an engine that distributes rows by these columns sends each to one place. The list of conversations
-and a search span an org. `tests/stores/test_postgres_statements.py` checks them all. Neighbours:
-`schema` has the tables; `log`, `families`, `store` and `terms` send.
+Each names one org, and those about a log name one conversation: no statement needs rows of two. The
+list of conversations and a search span an org. `tests/stores/test_postgres_statements.py` checks
+them all. Neighbours: `schema` has the tables; `log`, `families`, `store` and `terms` send.
 """
 
 from __future__ import annotations
