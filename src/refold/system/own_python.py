@@ -45,7 +45,8 @@ def environment(environ: Mapping[str, str], cwd: str | None = None) -> dict[str,
     for name in _VARIABLES:
         if name in result:
             entries = result.pop(name).split(os.pathsep)
-            kept = [entry for entry in entries if not _is_in_project(entry, cwd)]
+            # Absolute, because the child may start in another folder.
+            kept = [_absolute(entry) for entry in entries if not _is_in_project(entry, cwd)]
             if kept:
                 result[name] = os.pathsep.join(kept)
     return result
@@ -68,7 +69,8 @@ def safe_spawns() -> Iterator[None]:
 
 def leave_project() -> None:
     """Removes the current project from the module path of this process. For the first line of a
-    program: modules that are loaded already stay."""
+    program: modules that are loaded already stay, such as those that Python itself and the script
+    `refold` import from a `PYTHONPATH` before they call us."""
     given = os.environ.get(_VARIABLES[0])
     entries = [] if given is None else given.split(os.pathsep)
     in_project = {_absolute(entry) for entry in entries if _is_in_project(entry, None)}
@@ -77,16 +79,18 @@ def leave_project() -> None:
         in_project.add(_absolute(""))
     in_project.discard(_HOME)
     sys.path[:] = [entry for entry in sys.path if _absolute(entry) not in in_project]
+    if sys.pycache_prefix and _is_in_project(sys.pycache_prefix, None):
+        sys.pycache_prefix = None
 
 
 def _is_in_project(entry: str, cwd: str | None) -> bool:
     """Whether a folder is relative, or lies in the project of the current folder or of `cwd`, by
     its path or where its links lead. The folder of refold itself does not count."""
-    if not os.path.isabs(entry):
-        return True
-    path = os.path.normpath(entry)
+    path = _absolute(entry)
     if path == _HOME:
         return False
+    if not os.path.isabs(entry):
+        return True
     for folder in (_absolute(""), cwd or ""):
         if not folder:
             continue

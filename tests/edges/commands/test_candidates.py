@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.cli.completing import answer
 from refold.edges.commands import COMMANDS, load
-from refold.edges.commands.candidates import in_chat, in_shell
+from refold.edges.commands.candidates import answer, in_chat, in_shell
 from refold.edges.commands.session import Session
 from refold.edges.commands.shell import SCRIPTS
 from tests.edges.cli.rooms import PROGRAM, run

@@ -31,7 +31,7 @@ def main() -> None:
         hooks.main(sys.argv[4:])
         return
     if "REFOLD_COMPLETE" in os.environ:
-        from refold.edges.cli.completing import answer
+        from refold.edges.commands.candidates import answer
 
         print(*answer(sys.argv[1:]), sep="\n")
         return

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from refold.display import one_line
+from refold.display import one_line, visible
 from refold.edges.commands import ALIASES, COMMANDS, PREFIXES, Entry, load
 from refold.edges.commands.command import Parameter, Taking, parameters_of
 from refold.edges.commands.line import split, table
@@ -50,6 +50,32 @@ def in_chat(
 def in_shell(words: Sequence[str], session: Session | None = None) -> list[Candidate]:
     """Completions of the last word after `refold`."""
     return _candidates(list(words) or [""], session, COMMANDS, {}, is_shell=True)
+
+
+def answer(words: Sequence[str]) -> list[str]:
+    """The answer to a shell: a line for each candidate, with the word, a tab and its meaning. Never
+    raises."""
+    try:
+        with _session(words) as session:
+            found = in_shell(words, session)
+    except Exception:
+        return []
+    spaces = str.maketrans("\n\t", "  ")
+    return [f"{visible(one.text)}\t{visible(one.help).translate(spaces)}" for one in found]
+
+
+def _session(words: Sequence[str]) -> Session:
+    """A session with the store and the conversation named so far."""
+    rest = list(words[:-1])
+    url = None
+    if "--store" in rest[:-1]:
+        at = rest.index("--store")
+        url = rest[at + 1]
+        del rest[at : at + 2]
+    plain = [word for word in rest if not word.startswith("-")]
+    size = 2 if " ".join(plain[:2]) in COMMANDS and len(plain) > 1 else 1
+    name = plain[size] if len(plain) > size else None
+    return Session(store_url=url, conversation=name, read_only=True)
 
 
 def _candidates(
