@@ -39,6 +39,7 @@ DOORS = {
     ("settings", "config"),
     ("settings", "display"),
     ("settings", "errors"),
+    ("settings", "system"),
     ("strategies", "ledger"),
     ("artifacts", "search"),
     ("compaction", "writer"),

@@ -26,6 +26,7 @@ import msgspec
 
 from refold.checked import quoted
 from refold.errors import Conflict, Invalid
+from refold.settings.sources import check_owner
 from refold.system.disk import os_failure
 
 FILE_BYTES_MAX = 4_000_000
@@ -49,7 +50,9 @@ def program(*, is_shared: bool = False) -> str:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file; empty if there is no file."""
+    """The bytes of a file; empty if there is no file. Raises Denied if it may be another user's."""
+    is_here = path.is_relative_to(Path.cwd())
+    check_owner(path, above=(*((Path.cwd(),) if is_here else ()), path.parent))
     try:
         with path.open("rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)

@@ -26,11 +26,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from refold import decoding
-from refold.checked import shown
+from refold.checked import quoted, shown
 from refold.config import MODELS, Config, check_names, config_from, given_values
 from refold.display import is_text, nearest
 from refold.errors import Denied, Invalid, Unavailable
 from refold.settings import anthropic_edits, magenta
+from refold.system import disk
 
 PREFIX = "REFOLD_"
 STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
@@ -139,7 +140,11 @@ def from_files(folder: Path | None) -> list[tuple[str, Table]]:
         except (ValueError, OSError, RecursionError) as error:
             hint = "fix the file, or move it away"
             raise Invalid(f"{name} cannot be read: {error}", hint=hint) from error
-        tables.append((name, deepcopy(inner(table, keys, name))))
+        ours = inner(table, keys, name)
+        if ours:
+            top = path.parent.resolve()
+            check_owner(top / name, above=(top,))
+        tables.append((name, deepcopy(ours)))
     return tables
 
 
@@ -223,17 +228,88 @@ def default_store(folder: Path | None = None) -> str:
 
 
 def project_store(folder: Path) -> str:
-    """The store of the project in this folder."""
-    return f"sqlite:{folder.resolve() / FOLDER / DATABASE}"
+    """The store of the project in this folder. Raises Denied if it may be another user's."""
+    top = folder.resolve()
+    check_owner(top / FOLDER, top / FOLDER / DATABASE, above=(top,))
+    return f"sqlite:{top / FOLDER / DATABASE}"
 
 
 def project_folder(folder: Path | None = None) -> Path:
-    """The folder of this project's data: the nearest `.refold` upwards, else one here."""
+    """The folder of this project's data: the nearest `.refold` upwards, else one here. Raises
+    Denied if another user may have put it there."""
+    searched = _searched(folder)
+    data = searched[-1] / FOLDER
+    check_owner(data, data / DATABASE, above=searched)
+    return data
+
+
+def _searched(folder: Path | None) -> tuple[Path, ...]:
+    """The folders from here up to the nearest with a `.refold`; only this one if none has it."""
     here = (folder or Path.cwd()).resolve()
-    for parent in (here, *here.parents):
-        if (parent / FOLDER).is_dir():
-            return parent / FOLDER
-    return here / FOLDER
+    folders = (here, *here.parents)
+    for count, parent in enumerate(folders, 1):
+        if os.path.isdir(parent / FOLDER):
+            return folders[:count]
+    return folders[:1]
+
+
+# --- the user's permissions ---
+
+# What refold uses in a project, beside the folder itself.
+OWNED = (
+    *(FOLDER, f"{FOLDER}/{DATABASE}", f"{FOLDER}/memory", *FILES, ".mcp.json", ".claude"),
+    *(".claude/settings.json", ".claude/settings.local.json", ".cursor", ".cursor/mcp.json"),
+    *(".claude.json", ".codex", ".codex/config.toml"),
+)
+
+
+class Trust(msgspec.Struct, frozen=True, kw_only=True):
+    """A user or group whose files are used in a folder and below it."""
+
+    folder: str
+    writer: str
+
+
+def check_owner(*paths: Path, above: Iterable[Path] = ()) -> None:
+    """Raises Denied if another user can write one of these paths, or can replace one of the folders
+    above them, unless this user trusts that one there."""
+    for path, is_above in (*((one, True) for one in above), *((one, False) for one in paths)):
+        writer = disk.foreign_writer(str(path), is_above=is_above)
+        if writer and not _is_trusted(writer, path):
+            folder = quoted(str(path if is_above else path.parent), 200)
+            hint = f"make it yours (chown, chmod), or run refold allow in {folder}"
+            raise Denied(
+                f"{writer} can write {quoted(str(path), 200)}, so it is not used", hint=hint
+            )
+
+
+def foreign_writers(folder: Path | None = None) -> tuple[Path, dict[Path, str]]:
+    """The folder of the project here, and which other user can write what in it."""
+    searched = _searched(folder)
+    top = searched[-1]
+    owned = [
+        path
+        for at in dict.fromkeys((searched[0], top))
+        for path in (*(at / name for name in OWNED), *(at / FOLDER / "memory").glob("*"))
+    ]
+    writers = {
+        **{path: disk.foreign_writer(str(path), is_above=True) for path in searched},
+        **{path: disk.foreign_writer(str(path)) for path in owned},
+    }
+    return top, {path: writer for path, writer in writers.items() if writer}
+
+
+def _is_trusted(writer: str, path: Path) -> bool:
+    folders = (path, *path.parents)
+    try:
+        return any(is_allowed(trust(folder, writer), os.environ) for folder in folders)
+    except Unavailable:
+        return False  # a user without a folder for permissions has given none
+
+
+def trust(folder: Path, writer: str) -> Trust:
+    """The permission to use what this user or group can write in a folder."""
+    return Trust(folder=os.fsencode(folder).decode("utf-8", "backslashreplace"), writer=writer)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,7 +322,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     key_env: str = ""
 
 
-def is_allowed(request: Request, environ: Mapping[str, str]) -> bool:
+def is_allowed(request: Request | Trust, environ: Mapping[str, str]) -> bool:
     """Whether the user allowed exactly this request."""
     path, content = _answer_file(request, environ)
     try:
@@ -255,7 +331,7 @@ def is_allowed(request: Request, environ: Mapping[str, str]) -> bool:
         return False
 
 
-def allow(request: Request, environ: Mapping[str, str]) -> None:
+def allow(request: Request | Trust, environ: Mapping[str, str]) -> None:
     """Stores the user's permission, in a file that only the user can read."""
     path, content = _answer_file(request, environ)
     try:
@@ -268,7 +344,7 @@ def allow(request: Request, environ: Mapping[str, str]) -> None:
         raise _unwritable(path, error) from error
 
 
-def revoke(request: Request, environ: Mapping[str, str]) -> None:
+def revoke(request: Request | Trust, environ: Mapping[str, str]) -> None:
     """Deletes the user's permission."""
     path, _ = _answer_file(request, environ)
     try:
@@ -282,7 +358,7 @@ def _unwritable(path: Path, error: OSError) -> Unavailable:
     return Unavailable(f"{path.parent} cannot be written: {error.strerror}", hint=hint)
 
 
-def _answer_file(request: Request, environ: Mapping[str, str]) -> tuple[Path, bytes]:
+def _answer_file(request: Request | Trust, environ: Mapping[str, str]) -> tuple[Path, bytes]:
     """The file of the user's answer to a request, and its content."""
     content = msgspec.json.encode(request) + b"\n"
     digest = hashlib.sha256(content).hexdigest()

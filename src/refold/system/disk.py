@@ -166,6 +166,77 @@ def refuse_link(folder: str) -> None:
         raise Denied(f"{folder} is a link", hint="put what it points to there itself")
 
 
+# --- whose files ---
+
+LINKS_MAX = 40
+UNKNOWN = "an unknown user"  # of a file that this user cannot see
+
+
+def foreign_writer(path: str, *, is_above: bool = False) -> str:
+    """The other user or group that can write a file or folder; empty if there is none, or no such
+    path. A link must be this user's, and so must its target. `is_above` accepts folders like /tmp,
+    in which only the owner of a file can replace it. Links in the folder part of the path are not
+    judged: give a resolved one."""
+    for _ in range(LINKS_MAX):
+        try:
+            status = os.lstat(path)
+            if writer := _foreign_writer(status, is_above=is_above):
+                return writer
+            if not stat.S_ISLNK(status.st_mode):
+                return ""
+            target = os.path.join(os.path.dirname(path), os.readlink(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError:
+            return UNKNOWN
+        folder = os.path.realpath(os.path.dirname(target))
+        if writer := foreign_writer(folder, is_above=True):
+            return writer
+        path = os.path.join(folder, os.path.basename(target))
+    return UNKNOWN
+
+
+def _foreign_writer(status: os.stat_result, *, is_above: bool) -> str:
+    user = os.geteuid()
+    owners = {0, user}
+    if user == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        owners.add(int(os.environ["SUDO_UID"]))
+    if status.st_uid not in owners:
+        return f"the user {user_name(status.st_uid)}"
+    is_shared = is_above and stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    # A link has all permissions, and none of them counts.
+    if is_shared or stat.S_ISLNK(status.st_mode):
+        return ""
+    if status.st_mode & stat.S_IWOTH:
+        return "anybody"
+    if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid):
+        return f"the group {status.st_gid}"
+    return ""
+
+
+def user_name(user: int) -> str:
+    """The name of a user, or the number without one."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether this is the user's own group, and the system lists no other member."""
+    import grp
+
+    if group != os.getegid():
+        return False
+    try:
+        members = grp.getgrgid(group).gr_mem
+    except KeyError:
+        return True
+    return set(members) <= {"root", user_name(os.geteuid())}
+
+
 # --- reading files of refold ---
 
 

@@ -33,7 +33,15 @@ from refold.errors import Corrupt, RefoldError
 from refold.log.trace import conversations, readable
 from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
-from refold.settings.sources import default_store, loaded, remarks, writer_loaded
+from refold.settings.sources import (
+    default_store,
+    foreign_writers,
+    is_allowed,
+    loaded,
+    remarks,
+    trust,
+    writer_loaded,
+)
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info, retirement, table
 
@@ -133,7 +141,20 @@ def _terminal_findings(screen: Screen | None) -> Iterator[Finding]:
 
 
 def _store_findings(session: Session) -> Iterator[Finding]:
-    url = session.store_url or default_store()
+    value, advice = "only you can write here, as far as the system shows", ""
+    top, writers = foreign_writers()
+    if writers:
+        trusts = [trust(top, writer) for writer in writers.values()]
+        is_trusted = all(is_allowed(one, os.environ) for one in trusts)
+        reasons = "; ".join(f"{writer} can write {path}" for path, writer in writers.items())
+        value = f"{reasons} ({'trusted' if is_trusted else 'not used'})"
+        advice = "" if is_trusted else f"make it yours, or run refold allow in {top}"
+    yield Finding(name="owner", value=value, advice=advice)
+    try:
+        url = session.store_url or default_store()
+    except RefoldError as error:
+        yield Finding(name="opens", value=error.message, advice=error.hint)
+        return
     by_variable = "REFOLD_STORE" if os.environ.get("REFOLD_STORE") else "this project"
     origin = "--store" if session.store_url else by_variable
     yield Finding(name="url", value=f"{redacted(url)} ({origin})")

@@ -197,38 +197,55 @@ def login(
 
 class Allowed(Result, frozen=True, kw_only=True):
     """The address and key named in the files of a folder, and whether they are allowed now. `url`
-    is empty if there are none."""
+    is empty if there are none. `trusted` says who else can write what in the folder."""
 
     folder: str
-    url: str
-    key_env: str
+    url: str = ""
+    key_env: str = ""
     allowed: bool
+    trusted: tuple[str, ...] = ()
 
     def show(self, screen: Screen) -> None:
-        if not self.url:
-            screen.line(f"The files of {self.folder} name nothing that has to be allowed.")
-            return
-        key = f", with the key in {self.key_env}" if self.key_env else ", without a key of its own"
         verb = "may" if self.allowed else "may no longer"
-        screen.line(f"The files of {self.folder} {verb} send texts to {self.url}{key}.")
+        for reason in self.trusted:
+            screen.line(visible(f"{reason}."))
+        if self.trusted:
+            screen.line(visible(f"refold {verb} use the store and files in {self.folder}."))
+        elif not self.url:
+            screen.line(f"The files of {self.folder} name nothing that has to be allowed.")
+        if self.url:
+            key = f"with the key in {self.key_env}" if self.key_env else "without a key of its own"
+            screen.line(f"The files of {self.folder} {verb} send texts to {self.url}, {key}.")
 
 
-@command("allow", details="A changed address or key has to be allowed again.", on="nothing")
+@command(
+    "allow",
+    details="Also trusts other users who can write in this project. A changed "
+    "address or key, or another user, has to be allowed again.",
+    on="nothing",
+)
 def allow(
     session: Session,
     *,
     revoke: Annotated[bool, Meta(description="Take back what was allowed.")] = False,
 ) -> Allowed:
-    request = requested()
-    if request is None:
-        return Allowed(folder=os.getcwd(), url="", key_env="", allowed=False)
+    top, writers = sources.foreign_writers()
+    trusts = [sources.trust(top, writer) for writer in dict.fromkeys(writers.values())]
+    reasons = tuple(f"{writer} can write {path}" for path, writer in writers.items())
+    is_new = not all(sources.is_allowed(one, os.environ) for one in trusts)
+    # Files of a folder can be read once it is trusted. What they ask for is another question.
+    request = None if is_new else requested()
     change = sources.revoke if revoke else sources.allow
-    change(request, os.environ)
+    for one in trusts:
+        change(one, os.environ)
+    if request:
+        change(request, os.environ)
     return Allowed(
-        folder=request.folder,
-        url=redacted(request.url),
-        key_env=request.key_env,
-        allowed=not revoke,
+        folder=request.folder if request else str(top) if trusts else os.getcwd(),
+        url=redacted(request.url) if request else "",
+        key_env=request.key_env if request else "",
+        allowed=not revoke and bool(request or trusts),
+        trusted=reasons,
     )
 
 

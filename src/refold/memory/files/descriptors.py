@@ -30,7 +30,7 @@ from refold.checked import quoted
 from refold.core.codec import conversation_checked
 from refold.errors import Conflict, Denied, Invalid, NotFound
 from refold.memory.files.commands import ROOT, MemoryPath
-from refold.settings.sources import data_folder, project_folder
+from refold.settings.sources import check_owner, data_folder, project_folder
 from refold.system import disk
 from refold.system.disk import closing, sync
 
@@ -279,6 +279,7 @@ def place_of(scope: str, environ: Mapping[str, str] | None = None) -> Place:
     if scope == "project" or (kind == "agent" and name):
         conversation_checked(name or scope)
         memory = project_folder() / "memory"
+        check_owner(memory, memory / scope)
         return Place(str(memory / scope), plain=(str(memory), str(memory / scope)))
     raise Invalid(f"scope={quoted(scope)} is not a scope", hint=f"one of {', '.join(SCOPES)}")
 
