@@ -264,51 +264,52 @@ OWNED = (
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder whose files are used although another user may have written them, and its owner: a
-    folder of the same name is not trusted once it is somebody else's."""
+    """A user or group whose files are used in a folder and below it."""
 
-    trusted: str
-    owner: int
+    folder: str
+    writer: str
 
 
 def check_owner(*paths: Path, above: Iterable[Path] = ()) -> None:
-    """Raises Denied if another user may have written one of these paths, or may replace one of the
-    folders above them, unless the user trusts the folder."""
+    """Raises Denied if another user can write one of these paths, or can replace one of the folders
+    above them, unless this user trusts that one there."""
     for path, is_above in (*((one, True) for one in above), *((one, False) for one in paths)):
-        fault = disk.fault_of_owner(str(path), is_above=is_above)
-        if fault and not _is_trusted(path):
+        writer = disk.foreign_writer(str(path), is_above=is_above)
+        if writer and not _is_trusted(writer, path):
             folder = quoted(str(path if is_above else path.parent), 200)
             hint = f"make it yours (chown, chmod), or run refold allow in {folder}"
-            raise Denied(f"{fault}, so it is not used", hint=hint)
+            raise Denied(
+                f"{writer} can write {quoted(str(path), 200)}, so it is not used", hint=hint
+            )
 
 
-def untrusted(folder: Path | None = None) -> tuple[Trust, list[str]] | None:
-    """The project here and the reasons why it is not used; None if there are none, whether the user
-    trusts it or not."""
+def foreign_writers(folder: Path | None = None) -> tuple[Path, dict[Path, str]]:
+    """The folder of the project here, and which other user can write what in it."""
     searched = _searched(folder)
     top = searched[-1]
-    faults = [disk.fault_of_owner(str(one), is_above=True) for one in searched]
-    for at in {searched[0], top}:
-        scopes = (at / FOLDER / "memory").glob("*")
-        owned = (*(at / name for name in OWNED), *scopes)
-        faults += [disk.fault_of_owner(str(path)) for path in owned]
-    named = list(dict.fromkeys(filter(None, faults)))
-    return (_trust(top), named) if named else None
+    owned = [
+        path
+        for at in dict.fromkeys((searched[0], top))
+        for path in (*(at / name for name in OWNED), *(at / FOLDER / "memory").glob("*"))
+    ]
+    writers = {
+        **{path: disk.foreign_writer(str(path), is_above=True) for path in searched},
+        **{path: disk.foreign_writer(str(path)) for path in owned},
+    }
+    return top, {path: writer for path, writer in writers.items() if writer}
 
 
-def _is_trusted(path: Path) -> bool:
+def _is_trusted(writer: str, path: Path) -> bool:
+    folders = (path, *path.parents)
     try:
-        return any(is_allowed(_trust(folder), os.environ) for folder in (path, *path.parents))
+        return any(is_allowed(trust(folder, writer), os.environ) for folder in folders)
     except Unavailable:
         return False  # a user without a folder for permissions has given none
 
 
-def _trust(folder: Path) -> Trust:
-    name = os.fsencode(folder).decode("utf-8", "backslashreplace")
-    try:
-        return Trust(trusted=name, owner=os.stat(folder).st_uid)
-    except OSError:
-        return Trust(trusted=name, owner=-1)
+def trust(folder: Path, writer: str) -> Trust:
+    """The permission to use what this user or group can write in a folder."""
+    return Trust(folder=os.fsencode(folder).decode("utf-8", "backslashreplace"), writer=writer)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

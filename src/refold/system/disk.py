@@ -169,47 +169,48 @@ def refuse_link(folder: str) -> None:
 # --- whose files ---
 
 LINKS_MAX = 40
+UNKNOWN = "an unknown user"  # of a file that this user cannot see
 
 
-def fault_of_owner(path: str, *, is_above: bool = False) -> str:
-    """Why another user may have written a file or folder; empty if it is this user's or root's and
-    nobody else can write it, or if there is none. A link must be this user's, and so must its
-    target. `is_above` accepts folders like /tmp, in which only the owner of a file can replace it.
-    Links in the folder part of the path are not judged: give a resolved one."""
+def foreign_writer(path: str, *, is_above: bool = False) -> str:
+    """The other user or group that can write a file or folder; empty if there is none, or no such
+    path. A link must be this user's, and so must its target. `is_above` accepts folders like /tmp,
+    in which only the owner of a file can replace it. Links in the folder part of the path are not
+    judged: give a resolved one."""
     for _ in range(LINKS_MAX):
         try:
             status = os.lstat(path)
-            if fault := _fault(path, status, is_above=is_above):
-                return fault
+            if writer := _foreign_writer(status, is_above=is_above):
+                return writer
             if not stat.S_ISLNK(status.st_mode):
                 return ""
             target = os.path.join(os.path.dirname(path), os.readlink(path))
         except (FileNotFoundError, NotADirectoryError):
             return ""
-        except OSError as error:
-            return f"the owner of {path} is unknown: {error.strerror}"
+        except OSError:
+            return UNKNOWN
         folder = os.path.realpath(os.path.dirname(target))
-        if fault := fault_of_owner(folder, is_above=True):
-            return fault
+        if writer := foreign_writer(folder, is_above=True):
+            return writer
         path = os.path.join(folder, os.path.basename(target))
-    return f"{path} is one of too many links"
+    return UNKNOWN
 
 
-def _fault(path: str, status: os.stat_result, *, is_above: bool) -> str:
+def _foreign_writer(status: os.stat_result, *, is_above: bool) -> str:
     user = os.geteuid()
     owners = {0, user}
     if user == 0 and os.environ.get("SUDO_UID", "").isdecimal():
         owners.add(int(os.environ["SUDO_UID"]))
     if status.st_uid not in owners:
-        return f"{path} belongs to the user {user_name(status.st_uid)}, not to you"
+        return f"the user {user_name(status.st_uid)}"
     is_shared = is_above and stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     # A link has all permissions, and none of them counts.
     if is_shared or stat.S_ISLNK(status.st_mode):
         return ""
     if status.st_mode & stat.S_IWOTH:
-        return f"anybody can write {path}"
+        return "anybody"
     if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid):
-        return f"the group {status.st_gid} can write {path}"
+        return f"the group {status.st_gid}"
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import refold
 from refold.edges.mcp.answers import TOKENS_MAX, Answers
 from refold.edges.mcp.server import READING, WRITING, server_of
 from refold.tokens.estimate import estimate
+from tests import poison
 from tests.waiting import LONG_S, until
 
 LINES = "\n".join(f"line {number} of the log, ERROR {number % 7}" for number in range(20_000))
@@ -124,6 +126,39 @@ def test_everything_works_over_standard_input(place):
             await everything(client)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("module_path", ["", "in the project"])
+@pytest.mark.parametrize("kind", ["hostile", "innocent"])
+def test_a_server_in_a_host_file_imports_nothing_of_the_project(place, tmp_path, kind, module_path):
+    project, marks = tmp_path / "project", tmp_path / "marks"
+    (project / ".git").mkdir(parents=True)
+    environ = poison.environment(tmp_path / "home", REFOLD_STORE=place)
+    without = frozenset()
+    if module_path:
+        environ["PYTHONPATH"] = f"{project}:."
+        without = poison.loaded_first()
+    if kind == "hostile":
+        poison.poisoned(project, marks, without=without)
+    else:
+        for name in ("secrets", "mcp", "httpx"):
+            (project / f"{name}.py").write_text("API_KEY = 'of this project'\n")
+    for host, file in (("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json")):
+        command = [poison.REFOLD, "install", host, "--yes"]
+        subprocess.run(command, cwd=project, env=environ, check=True, timeout=LONG_S)
+        entry = json.loads((project / file).read_text())["mcpServers"]["refold"]
+        # The SDK gives the server an environment, but looks for the program in its own.
+        program = shutil.which(entry["command"], path=environ["PATH"])
+        server = StdioServerParameters(
+            command=program, args=entry["args"], env=environ, cwd=str(project)
+        )
+
+        async def main(server=server):
+            async with Client(server) as client:
+                await everything(client)
+
+        asyncio.run(main())
+    assert not marks.exists(), marks.read_text()
 
 
 def test_calls_at_once_are_all_answered(place):

@@ -35,10 +35,11 @@ from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
 from refold.settings.sources import (
     default_store,
+    foreign_writers,
     is_allowed,
     loaded,
     remarks,
-    untrusted,
+    trust,
     writer_loaded,
 )
 from refold.stores.protocol import Store
@@ -141,11 +142,13 @@ def _terminal_findings(screen: Screen | None) -> Iterator[Finding]:
 
 def _store_findings(session: Session) -> Iterator[Finding]:
     value, advice = "only you can write here, as far as the system shows", ""
-    if project := untrusted():
-        trust, faults = project
-        is_trusted = is_allowed(trust, os.environ)
-        value = f"{'; '.join(faults)} ({'trusted' if is_trusted else 'not used'})"
-        advice = "" if is_trusted else f"make it yours, or run refold allow in {trust.trusted}"
+    top, writers = foreign_writers()
+    if writers:
+        trusts = [trust(top, writer) for writer in writers.values()]
+        is_trusted = all(is_allowed(one, os.environ) for one in trusts)
+        reasons = "; ".join(f"{writer} can write {path}" for path, writer in writers.items())
+        value = f"{reasons} ({'trusted' if is_trusted else 'not used'})"
+        advice = "" if is_trusted else f"make it yours, or run refold allow in {top}"
     yield Finding(name="owner", value=value, advice=advice)
     try:
         url = session.store_url or default_store()

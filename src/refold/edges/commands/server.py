@@ -197,8 +197,7 @@ def login(
 
 class Allowed(Result, frozen=True, kw_only=True):
     """The address and key named in the files of a folder, and whether they are allowed now. `url`
-    is empty if there are none. `trusted` has the reasons for which the folder itself had to be
-    trusted; its files may ask for more."""
+    is empty if there are none. `trusted` says who else can write what in the folder."""
 
     folder: str
     url: str = ""
@@ -221,8 +220,8 @@ class Allowed(Result, frozen=True, kw_only=True):
 
 @command(
     "allow",
-    details="Also trusts a project in which another user could have written files. A changed "
-    "address or key, or a new owner, has to be allowed again.",
+    details="Also trusts other users who can write in this project. A changed "
+    "address or key, or another user, has to be allowed again.",
     on="nothing",
 )
 def allow(
@@ -230,22 +229,23 @@ def allow(
     *,
     revoke: Annotated[bool, Meta(description="Take back what was allowed.")] = False,
 ) -> Allowed:
-    project = sources.untrusted()
-    if project and not revoke and not sources.is_allowed(project[0], os.environ):
-        # Its files can be read from now on. What they ask for is a question of its own.
-        sources.allow(project[0], os.environ)
-        return Allowed(folder=project[0].trusted, allowed=True, trusted=tuple(project[1]))
-    request = requested()
+    top, writers = sources.foreign_writers()
+    trusts = [sources.trust(top, writer) for writer in dict.fromkeys(writers.values())]
+    reasons = tuple(f"{writer} can write {path}" for path, writer in writers.items())
+    is_new = not all(sources.is_allowed(one, os.environ) for one in trusts)
+    # Files of a folder can be read once it is trusted. What they ask for is another question.
+    request = None if is_new else requested()
     change = sources.revoke if revoke else sources.allow
-    for permission in (request, project and project[0]):
-        if permission:
-            change(permission, os.environ)
+    for one in trusts:
+        change(one, os.environ)
+    if request:
+        change(request, os.environ)
     return Allowed(
-        folder=request.folder if request else project[0].trusted if project else os.getcwd(),
+        folder=request.folder if request else str(top) if trusts else os.getcwd(),
         url=redacted(request.url) if request else "",
         key_env=request.key_env if request else "",
-        allowed=not revoke and bool(request or project),
-        trusted=tuple(project[1]) if project else (),
+        allowed=not revoke and bool(request or trusts),
+        trusted=reasons,
     )
 
 
