@@ -78,8 +78,8 @@ VALUES_MAX = 500_000
 
 
 def foreign_value(data: bytes) -> Any:
-    """Any JSON of a foreign sender. Raises msgspec.DecodeError also for JSON whose values
-    would take far more memory than its text."""
+    """Any JSON of a foreign sender. Raises msgspec.DecodeError also for too many values: they would
+    take far more memory than their text."""
     if sum(map(data.count, (b",", b":", b"[", b"{"))) > VALUES_MAX:
         raise msgspec.DecodeError(f"JSON of more than {VALUES_MAX:,} values")
     return decode(data, Any)

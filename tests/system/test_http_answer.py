@@ -291,6 +291,19 @@ def test_a_line_of_the_feed_is_held_up_to_a_limit() -> None:
 # --- what is lawful, however large or slow ---
 
 
+def test_a_store_that_is_never_asked_twice_waits_as_long_for_its_only_answer() -> None:
+    """The far store of a sync: the sync itself tries again."""
+    answer = body(msgspec.json.encode({"conversations": []}))
+
+    def late(send: Send) -> None:
+        time.sleep(0.4)
+        answer(send)
+
+    with evil(late) as server:
+        assert far(server.url, 0.0).conversations() == []
+        assert server.calls == 1
+
+
 def test_a_large_answer_may_take_longer_than_a_small_one() -> None:
     """Its bytes add to its time: only what is slower than the pace is given up."""
     whole = os.urandom(PACE_BYTES_S // 4)

@@ -1,4 +1,4 @@
-"""Admission to a server on this machine: the proxy, MCP, and the team server's names.
+"""Admission to a server on this machine: the proxy and the MCP server.
 
 A page in a browser can call every address of this machine, so its headers decide: the Host must be
 one of the server's names, and the Origin, if there is one, the very address that is called; a

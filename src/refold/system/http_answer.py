@@ -24,6 +24,7 @@ from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
+from refold.checked import quoted
 from refold.errors import Denied, Unavailable
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ PACE_BYTES_S = 64 * 1024  # the slowest transfer that is waited for
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _PLAIN = ("", "identity")
-_thread = threading.local()  # `patience` of the current call
+_thread = threading.local()  # `patience`, for the call under way
 
 
 class Unanswered(Unavailable):
@@ -105,7 +106,7 @@ class _Stream:
         if patience is None:
             self._stream.write(buffer, timeout)
             return
-        # In pieces: a single write gets a new timeout for each part that the server reads.
+        # Piece by piece: one write waits its whole time for each part that the server takes.
         for at in range(0, len(buffer), PIECE_BYTES):
             if (left := patience.left()) <= 0:
                 raise httpcore.WriteTimeout("the request was not read in time")
@@ -288,7 +289,7 @@ class Unpacker:
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
         if name not in (*_WINDOWS, *_PLAIN):
-            raise zlib.error(f"it has the unknown encoding {encoding[:40]!r}")
+            raise zlib.error(f"it has the unknown encoding {quoted(encoding, 40)}")
         self._unpacked = zlib.decompressobj(_WINDOWS[name]) if name in _WINDOWS else None
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from refold.edges.proxy import upstream as upstream_module
 from refold.edges.proxy.app import Proxy
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import Folding
+from refold.edges.proxy.inside import rounds
 from refold.edges.proxy.observer import Observer
 from refold.edges.proxy.savings import UsageReader
 from refold.edges.proxy.upstream import Limits, Refused, Upstream, target_of
@@ -70,9 +71,9 @@ LIES: dict[str, tuple[Callable[[Send], None], int]] = {
 class Running:
     """A proxy on a real port, in a thread of this process."""
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, *, tools: bool = False) -> None:
         limits = Limits(connect_s=2.0)
-        book = ConversationRegistry(open_store("memory:"), Folding(folds=True), limits)
+        book = ConversationRegistry(open_store("memory:"), Folding(folds=True, tools=tools), limits)
         bases = {"anthropic": provider, "openai": provider, "gemini": provider}
         proxy = Proxy(Upstream(bases, limits), Observer(book), limits=limits, close=book.close)  # type: ignore[arg-type]
         listening = socket.create_server(("127.0.0.1", 0))
@@ -196,6 +197,16 @@ def test_the_usage_of_a_bomb_is_not_looked_for(
     finally:
         tracemalloc.stop()
     assert reader.usage is None and reader.copy is None
+
+
+def test_an_answer_held_for_our_tools_has_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "WHOLE_S", PEEK_S)
+    with evil(endless(head(), then=b" ", pause_s=0.02)) as provider:
+        running = Running(provider.url, tools=True)
+        try:
+            assert running.status(MESSAGES) == 504
+        finally:
+            running.stop()
 
 
 # --- who may call ---

@@ -161,7 +161,8 @@ class Client:
         return Feed(self._open(path, {"after": cursor}, EVENTS, patience), cursor, self.place)
 
     def _patience(self, wait_s: float) -> Patience:
-        wait_s = max(wait_s, LAST_TRY_S)
+        # Without a deadline there is one try, which has the time of any.
+        wait_s = max(wait_s, LAST_TRY_S) if self.deadline_s else READ_S
         return Patience(wait_s, idle_s=min(wait_s, READ_S), paced=True)
 
     def _open(
