@@ -12,7 +12,8 @@ from hypothesis import given, settings
 
 import refold
 from refold.conversations.verifier import PROBLEMS_MAX, Problem, verify
-from refold.core.model import Hide, Message, Opaque, Pin, Span, Text, ToolResult
+from refold.core.model import Hide, Message, Meta, Opaque, Pin, Span, Text, ToolResult
+from refold.dialects import DIALECTS
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.stores import Store, open_store
@@ -247,6 +248,17 @@ def test_a_reference_that_leads_nowhere_is_a_remark_and_no_damage():
         and remark.seq == context.view.head
         and remark.conversation == "work"
     )
+
+
+def test_what_a_provider_would_refuse_is_a_remark_and_no_damage() -> None:
+    """Older versions took tool names that no provider takes."""
+    store = MemoryStore()
+    meta = Meta(tools=[{"name": "unix:/run/x.sock", "input_schema": {"type": "object"}}])
+    store.append("old", sealed([meta, user("hi")]), expect=0)
+    report = verify(store)
+    assert report.problems == ()
+    assert len(report.remarks) >= len(DIALECTS)
+    assert all("unix:/run/x.sock" in remark.what for remark in report.remarks)
 
 
 def test_an_answer_on_a_cleared_page_is_no_problem() -> None:

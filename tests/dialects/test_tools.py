@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import refold
+from refold.core.model import Message, Text
 from refold.dialects import DIALECTS, dialect
+from refold.errors import Invalid
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 SHAPES: dict[str, dict[str, Any]] = {
@@ -73,3 +78,23 @@ def test_a_tool_that_is_left_out_without_a_name_is_reported_in_plain_words(name:
     lost: list[str] = []
     assert dialect(name).definitions([{"type": 5}], lost) == []
     assert lost == [f"the tool None of type 5 is not sent to {name}"]
+
+
+NAME_PARTS = st.sampled_from([*"aZ_-9.:/ <é\n", "x" * 64, "x" * 70])
+
+
+@given(st.lists(NAME_PARTS, max_size=4).map("".join))
+def test_a_tool_name_is_refused_exactly_if_no_provider_takes_it(tool: str) -> None:
+    defined = {"name": tool, "input_schema": {"type": "object"}}
+    is_taken = False
+    for name in DIALECTS if tool else ():
+        reader = dialect(name)
+        messages = reader.render([Message(role="user", blocks=(Text("q"),))], [])
+        request = reader.request(messages, system=None, tools=[defined], marks=(), lost=[])
+        is_taken = is_taken or reader.check(request) == []
+    context = refold.open("x", store="memory:", embedder=False)
+    if is_taken:
+        context.update(tools=[defined])
+    else:
+        with pytest.raises(Invalid, match="the name of a tool is"):
+            context.update(tools=[defined])

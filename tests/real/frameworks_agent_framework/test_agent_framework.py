@@ -9,7 +9,7 @@ import json
 
 import pytest
 from agent_framework import Agent, Content, Message, SlidingWindowStrategy, tool
-from agent_framework.openai import OpenAIChatCompletionClient
+from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -17,6 +17,7 @@ import refold
 from refold.edges.adapters.agent_framework import RefoldMiddleware, apart, from_wire, to_wire
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 from tests.real.proxy.strict.server import serving
 
 TURNS = 30
@@ -68,6 +69,29 @@ async def run(agent: Agent, text: str, session: object, streams: bool) -> str:
     async for _ in stream:
         pass
     return (await stream.get_final_response()).text
+
+
+CLIENTS = {"openai_chat": OpenAIChatCompletionClient, "openai_responses": OpenAIChatClient}
+
+
+@pytest.mark.parametrize("api", CLIENTS)
+def test_a_long_run_is_never_refused(api, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    middleware = RefoldMiddleware(store=place, window=WINDOW)
+
+    async def main(url: str) -> None:
+        client = CLIENTS[api](model="gpt-5", api_key="none", base_url=f"{url}/v1")
+        tools = [tool(approval_mode="never_require")(weigh)]
+        options = {"store": False} if api == "openai_responses" else {}
+        agent = Agent(client=client, tools=tools, middleware=[middleware], default_options=options)
+        session = agent.create_session(session_id="harbour")
+        for question in QUESTIONS:
+            await run(agent, question, session, streams=False)
+
+    with long_run(api) as upstream:
+        asyncio.run(main(upstream.url))
+    middleware.close()
+    check_long_run(upstream, place)
 
 
 @pytest.mark.parametrize("calls", [1, 2])

@@ -16,6 +16,7 @@ from refold.dialects import dialect
 from refold.edges.adapters.anthropic import RefoldMiddleware
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 from tests.real.proxy.strict.script import Answer
 from tests.real.proxy.strict.server import serving as strictly_serving
 from tests.servers import Play, serving
@@ -82,6 +83,31 @@ def test_a_long_loop_is_folded_and_the_list_stays_whole(is_async, tmp_path):
     with refold.open(about.id, store=place, read_only=True) as context:
         assert context.search("file1.py")
         assert context.view.totals.input
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-sonnet-4-8"])
+def test_a_long_run_is_never_refused(model, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    middleware = RefoldMiddleware("harbour", store=place, window=WINDOW)
+    thinking = {"type": "enabled", "budget_tokens": 1_024}
+    messages: list[dict[str, object]] = []
+    tools = [{**TOOL, "name": "weigh"}]
+    with long_run("anthropic") as upstream, client_at(upstream.url, middleware) as client:
+        for question in QUESTIONS:
+            said: list[dict[str, object]] = [{"type": "text", "text": question}]
+            while said:
+                messages.append({"role": "user", "content": said})
+                response = client.messages.create(
+                    model=model, max_tokens=2_000, messages=messages, tools=tools, thinking=thinking
+                )
+                messages.append({"role": "assistant", "content": response.content})
+                said = [
+                    {"type": "tool_result", "tool_use_id": one.id, "content": weigh(**one.input)}
+                    for one in response.content
+                    if one.type == "tool_use"
+                ]
+    middleware.close()
+    check_long_run(upstream, place)
 
 
 def test_an_error_of_the_server_is_the_sdks_own():

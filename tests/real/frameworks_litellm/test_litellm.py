@@ -15,6 +15,7 @@ import refold
 from refold.edges.adapters.litellm import RefoldCallback
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 from tests.real.proxy.strict.server import serving
 from tests.waiting import LONG_S
 
@@ -78,6 +79,39 @@ async def loop(url: str, first: str, count: int, **named: str) -> list[dict[str,
             messages.append({"role": "tool", "tool_call_id": call.id, "content": LONG})
     await told()
     return messages
+
+
+def test_a_long_run_is_never_refused(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    callback = RefoldCallback(store=place, window=WINDOW)
+    litellm.callbacks = [callback]
+
+    async def run(url: str) -> None:
+        messages: list[dict[str, object]] = []
+        function = {"name": "weigh", "parameters": {"type": "object"}}
+        for question in QUESTIONS:
+            messages.append({"role": "user", "content": question})
+            while messages[-1]["role"] != "assistant":
+                answer = await litellm.acompletion(
+                    model="openai/gpt-5",
+                    messages=messages,
+                    tools=[{"type": "function", "function": function}],
+                    api_base=f"{url}/v1",
+                    api_key="none",
+                    litellm_session_id="harbour",
+                )
+                said = answer.choices[0].message
+                messages.append(said.model_dump(exclude_none=True))
+                for call in said.tool_calls or ():
+                    report = weigh(**json.loads(call.function.arguments))
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": report})
+        await told()
+
+    with long_run("openai_chat") as upstream:
+        asyncio.run(run(upstream.url))
+    litellm.logging_callback_manager._reset_all_callbacks()
+    callback.close()
+    check_long_run(upstream, place)
 
 
 @pytest.mark.parametrize("named", [{}, {"litellm_session_id": "s1"}])
