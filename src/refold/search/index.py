@@ -118,7 +118,7 @@ class Index:
         return not self.connection.readonly("main")
 
     def close(self) -> None:
-        self.connection.close()
+        database.close(self.connection)
 
     def stems(self, text: str) -> list[str]:
         """The terms of a text, by SQLite's tokenizer."""

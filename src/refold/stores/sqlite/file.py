@@ -110,7 +110,7 @@ def refuse_lost(path: str) -> None:
             left += [index] if connection.execute("SELECT 1 FROM conversations").get else []
     if left:
         what = "is empty" if os.path.lexists(path) else "is missing"
-        hint = f"restore it from a copy; to begin anew, move away {' and '.join(left)}"
+        hint = f"restore it from a copy; to start with an empty one, move away {' and '.join(left)}"
         raise Corrupt(f"{path} {what}, but files that belong to it are there", hint=hint)
 
 
