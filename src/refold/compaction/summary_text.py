@@ -111,11 +111,11 @@ def _redacted(draft: Summarize, redact: Redact) -> Summarize:
     joined text shows. Its notes on tool uses are cut to short lines here, because secrets must go
     first."""
     if draft.counted and draft.counted.tools:
-        names = {tool: redact(tool) for tool in draft.counted.tools}
+        named = {tool: redact(tool) for tool in draft.counted.tools}
         tools = Tally[str]()
         for tool, times in draft.counted.tools.items():
-            tools[names[tool]] += times
-        short = {names[tool]: use_lines(some, redact) for tool, some in draft.counted.uses.items()}
+            tools[named[tool]] += times
+        short = {named[tool]: use_lines(some, redact) for tool, some in draft.counted.uses.items()}
         draft = replace(draft, counted=replace(draft.counted, tools=dict(tools), uses=short))
     together = "\n".join([summary_text(draft), draft.line, *(fact.text for fact in draft.facts)])
     clean = redact(together)

@@ -2,9 +2,10 @@
 
 An index can be rebuilt from the logs, so damage is not an error: `connect` starts with an empty
 file and returns a notice. A file of another program is left alone. `Form` describes the tables of
-our files: one for the index, one for `fronts`. Later SQLite errors become ours (`translated`):
-`Corrupt` for a file to rebuild, `Unavailable` for one that cannot be written now. Neighbour:
-`index` has the rows.
+our files: one for the index, one for `fronts`. A closed file is sealed: it says so, and its time is
+a whole second, so a change by another program is found when it is opened. Later SQLite errors
+become ours (`translated`): `Corrupt` for a file to rebuild, `Unavailable` for one that cannot be
+written now. Neighbour: `index` has the rows.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ BUSY_MS = 2_000
 CACHE_KIB = 16_384
 STEPS_BETWEEN_LOOKS = 20_000  # steps of SQLite's virtual machine, some tenths of a millisecond
 MEMORY = ":memory:"
+SECOND_NS = 1_000_000_000
 
 # The module `index` explains the id of an entry.
 SCHEMA = f"""
@@ -63,6 +65,9 @@ PRAGMAS = f"""
 PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON;
 PRAGMA synchronous=NORMAL; PRAGMA cache_size=-{CACHE_KIB}
 """
+
+
+SEALED = 1_000  # added to the version of a file that was closed
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -127,6 +132,7 @@ def copy(path: str) -> apsw.Connection:
     # Neither mode creates or changes a file: see `stores.sqlite.reader`.
     how = "mode=ro&readonly_shm=1" if disk.size_bytes(path + "-wal") else "immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    is_changed = _is_changed(path)
     connection = apsw.Connection(MEMORY)
     try:
         with contextlib.closing(apsw.Connection(f"file:{quote(path)}?{how}", flags=flags)) as file:
@@ -134,6 +140,8 @@ def copy(path: str) -> apsw.Connection:
             with connection.backup("main", file, "main") as backup:
                 backup.step(-1)
         _initialize(connection, INDEX)
+        if is_changed and connection.pragma("user_version") > SEALED:
+            raise Foreign
     except (Foreign, apsw.Error, UnicodeDecodeError):
         connection.close(True)
         return _in_memory(INDEX)
@@ -182,13 +190,38 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
             os.fchmod(fd, 0o600)  # the umask restricts the mode given to open()
         finally:
             os.close(fd)
+    is_changed = _is_changed(path)
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         _initialize(connection, form)
+        if is_changed and connection.pragma("user_version") > SEALED:
+            raise apsw.CorruptError("another program changed it")
     except BaseException:
         connection.close(True)
         raise
     return connection
+
+
+def _is_changed(path: str) -> bool:
+    """Whether a sealed file has changed. While it is open, there is a WAL."""
+    return not os.path.lexists(f"{path}-wal") and os.stat(path).st_mtime_ns % SECOND_NS != 0
+
+
+def close(connection: apsw.Connection) -> None:
+    """Closes a connection, and seals its file. An unsealed one is as good, so no error matters."""
+    path = connection.filename
+    with contextlib.suppress(apsw.Error, OSError):
+        # Only the owner may set the time of a file.
+        if path and os.stat(path).st_uid == os.geteuid():
+            connection.set_busy_timeout(0)
+            version = connection.pragma("user_version")
+            if version < SEALED:
+                connection.pragma("user_version", version + SEALED)
+            connection.close()
+            if not os.path.lexists(f"{path}-wal"):
+                second_ns = os.stat(path).st_mtime_ns // SECOND_NS * SECOND_NS
+                os.utime(path, ns=(second_ns, second_ns))
+    connection.close(True)
 
 
 def _initialize(connection: apsw.Connection, form: Form) -> None:
@@ -212,7 +245,7 @@ def _is_ours(connection: apsw.Connection, form: Form) -> bool:
     """True for an index of this version, False for an empty file."""
     application = connection.pragma("application_id")
     if application == form.application_id:
-        version = connection.pragma("user_version")
+        version = connection.pragma("user_version") % SEALED
         if version != form.version:
             raise apsw.FormatError(f"version {version}, not {form.version}")
         # Detects a missing table here rather than in the middle of a search.
@@ -228,6 +261,9 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
     """Writes everything in the block, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
+        version = connection.pragma("user_version")
+        if version > SEALED:
+            connection.pragma("user_version", version - SEALED)
         yield
         connection.execute("COMMIT")
     except BaseException:

@@ -56,7 +56,7 @@ class StoreFronts:
             self._connection, _ = database.connect(self._path, FORM)
 
     def close(self) -> None:
-        self._connection.close(True)
+        database.close(self._connection)
 
     def longest(self, fronts: Sequence[bytes]) -> tuple[str, int] | None:
         """The conversation with the longest common beginning with a list, and its length in

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -118,7 +118,7 @@ class Index:
         return not self.connection.readonly("main")
 
     def close(self) -> None:
-        self.connection.close()
+        database.close(self.connection)
 
     def stems(self, text: str) -> list[str]:
         """The terms of a text, by SQLite's tokenizer."""
@@ -393,15 +393,20 @@ def holder(store: Store, about: Conversation, seq: int) -> str:
 # --- events ---
 
 
-def events_of(store: Store, entries: Iterable[Entry]) -> dict[tuple[str, int], Event]:
-    """The events of entries by conversation and seq, nearby ones read together; missing or damaged
-    logs are left out."""
+def events_of(
+    store: Store, entries: Iterable[Entry], report: Callable[[Corrupt], None]
+) -> dict[tuple[str, int], Event]:
+    """The events of entries by conversation and seq, nearby ones read together; missing logs are
+    left out, and so are damaged ones, which are reported."""
     found: dict[tuple[str, int], Event] = {}
     for conversation, seqs in _seqs_by_conversation(entries).items():
         for first, last in near_runs(seqs):
             try:
                 events = store.read(conversation, after=first - 1, last=last)
-            except (NotFound, Corrupt):
+            except NotFound:
+                break
+            except Corrupt as error:
+                report(error)
                 break
             found.update(((conversation, event.seq), event) for event in events)
     return found

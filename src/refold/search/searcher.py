@@ -16,8 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import quoted
-from refold.core.model import Event
-from refold.errors import Corrupt, Invalid, NotFound, Unavailable
+from refold.core.codec import decode
+from refold.core.model import Artifact, Event
+from refold.errors import Corrupt, Invalid, NotFound, Unavailable, sentence
 from refold.search import database, finding, served, snippets, upkeep, words
 from refold.search import index as sources
 from refold.search.embedders import Embedder, chosen
@@ -195,7 +196,7 @@ class Searcher:
             batch = found[at : at + question.limit - len(hits)]
             at += len(batch)
             entries = index.entries([id for id, _ in batch])
-            events = sources.events_of(self.store, entries.values())
+            events = sources.events_of(self.store, entries.values(), self._report_damage)
             for id, score in batch:
                 entry = entries.get(id)
                 place = (entry.conversation, entry.seq) if entry else None
@@ -219,6 +220,7 @@ class Searcher:
         documents = sources.documents(self.store, event, {})
         document = next((one for one in documents if one.start == entry.start), None)
         if document is None:
+            self._check(event)
             return None
         # Without the lines that name the artifact, which every piece repeats.
         text = document.text.split("\n", document.head_lines)[-1] or document.text
@@ -239,6 +241,21 @@ class Searcher:
             artifact=document.artifact,
             line=lines_before + 1 if document.artifact else 0,
         )
+
+    def _check(self, event: Event) -> None:
+        """Reports damage of an event, or of its artifact, that has no document any more."""
+        try:
+            body = decode(event)
+            if isinstance(body, Artifact):
+                for _ in self.store.get(body.digest):
+                    pass
+        except Corrupt as error:
+            self._report_damage(error)
+        except NotFound:
+            return  # it was removed
+
+    def _report_damage(self, error: Corrupt) -> None:
+        self._tell("index-behind", f"what is damaged is not found: {sentence(error)}")
 
     def _placed(self, hit: Hit, wanted: list[str] | None) -> Hit:
         """The hit with its visibility, attributed to a wanted fork that shares its event."""

@@ -25,7 +25,7 @@ from refold.edges.server.connection import log_to_stderr
 from tests.edges.cli.rooms import HOSTILE, hostile
 
 SOURCE = Path(refold.__file__).parent
-NAME = "a\x1b]0;PWNED\x07b\x1b[2Jc\x9b31m\x85d\u2028e\u202ef\r\u2066g.json"
+NAME = "a\x1b]0;PWNED\x07b\x1b[2Jc\x9b31m\x85d\u2028e\u202ef\r\u2066g\nFORGED.json"
 # What refold itself sends: colors, the cursor around a progress bar, erased lines, the end of one.
 OWN = re.compile(r"\x1b\[[\d;]*m|\x1b\[\?25[lh]|\x1b\[2K|\x1b\[\d+[AF]|\x1b\[J|\r\n?")
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -136,6 +136,8 @@ def test_no_command_lets_foreign_text_steer_a_terminal(
         left = OWN.sub("", text)
         found = STEERING.search(left)
         assert not found, (words, left[max(0, found.start() - 80) :][:160])
+        if words[0] == "import":  # the file's name has no line of its own
+            assert not re.search(r"^FORGED", left, re.MULTILINE), (words, left)
         seen += "\\x1b" in text
     assert seen > 100
 

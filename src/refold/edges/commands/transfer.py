@@ -23,7 +23,7 @@ from refold.conversations.copier import Copied, CopyProgress, copy
 from refold.conversations.exporter import chunks_of, export_file, format_of
 from refold.conversations.importer import DOCUMENT_BYTES_MAX
 from refold.conversations.scanner import scan
-from refold.display import number
+from refold.display import number, one_line
 from refold.edges.commands.command import (
     FORMAT,
     Document,
@@ -262,15 +262,16 @@ def _result(session: Session, reports: list[Report], failed: dict[str, str]) -> 
 
 
 def _show_report(report: Report, store: str, screen: Screen) -> None:
+    file = one_line(report.file)
     for one in report.sessions:
         size = f"{number(one.messages, 'message')}, {one.new:,} new"
         if report.source == REFOLD:
             size = number(one.head, "event")
         if one.erased:
             again = screen.call("import", report.file, "--id", "NEW")
-            screen.line(f"{report.file}: {one.conversation} was erased, and stays so ({again}).")
+            screen.line(f"{file}: {one.conversation} was erased, and stays so ({again}).")
             continue
-        screen.line(f"{report.file} is now {one.conversation} in {store} ({size}).")
+        screen.line(f"{file} is now {one.conversation} in {store} ({size}).")
         _show_divergence(one, screen)
         if one.left:
             again = screen.call("import", report.file, "--branches")
@@ -278,9 +279,9 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
             notes = f"{left} of branches that were left are only notes"
             screen.line(("dim", f"{notes}. To make them forks: {again}"))
     if not report.sessions:
-        screen.line(f"{report.file} has no messages.")
+        screen.line(f"{file} has no messages.")
     for unread in report.unread[:LINES_SHOWN]:
-        where = f"{report.file}, {report.unit} {unread.line}: "
+        where = f"{file}, {report.unit} {unread.line}: "
         screen.line(("yellow", where), unread.reason[:300])
     if report.unread_total > LINES_SHOWN:
         screen.line(("dim", f"{report.unread_total - LINES_SHOWN:,} more; --json has them."))

@@ -18,7 +18,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -65,8 +65,10 @@ def beside(path: str, name: str) -> str:
 def connect(path: str, *, writing: bool, page_bytes: int = PAGE_BYTES) -> apsw.Connection | None:
     """A connection to the database, which a writer creates if it is missing; None for a reader
     without a database."""
-    if not writing and not os.path.lexists(path):
-        return None  # the usual answer for the store of memories
+    if not os.path.lexists(path):
+        refuse_lost(path)
+        if not writing:
+            return None  # the usual answer for the store of memories
     with CONNECTING:
         refuse_strange_links(path)
         refuse_strange_files(path)
@@ -77,6 +79,8 @@ def connect(path: str, *, writing: bool, page_bytes: int = PAGE_BYTES) -> apsw.C
         connection = _open(path)
         try:
             has_tables = _is_ours(connection, path)
+            if not has_tables:
+                refuse_lost(path)
             if writing and not has_tables:
                 _initialize(connection, path, page_bytes)
         except BaseException:
@@ -88,6 +92,26 @@ def connect(path: str, *, writing: bool, page_bytes: int = PAGE_BYTES) -> apsw.C
         if page_bytes == SHARED_PAGE_BYTES:
             connection.pragma("wal_autocheckpoint", SHARED_WAL_PAGES)
         return connection
+
+
+def refuse_lost(path: str) -> None:
+    """Raises Corrupt for a missing or empty database that had content: an artifact, a conversation
+    in its index, or the WAL of a missing one is left. A new one would show none of it."""
+    wal = f"{path}-wal"
+    left = [wal] if disk.size_bytes(wal) and not os.path.lexists(path) else []
+    with suppress(OSError):
+        folder = beside(path, "artifacts")
+        left += [folder] if any(name[0] != "." for name in os.listdir(folder)) else []
+    index = beside(path, "index.db")
+    with suppress(apsw.Error):
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        address = f"file:{quote(index)}?immutable=1"
+        with closing(apsw.Connection(address, flags=flags)) as connection:
+            left += [index] if connection.execute("SELECT 1 FROM conversations").get else []
+    if left:
+        what = "is empty" if os.path.lexists(path) else "is missing"
+        hint = f"restore it from a copy; to start with an empty one, move away {' and '.join(left)}"
+        raise Corrupt(f"{path} {what}, but files that belong to it are there", hint=hint)
 
 
 def refuse_strange_links(path: str) -> None:
@@ -402,6 +426,8 @@ class Reader:
             return
         self.close()
         self._stamp = stamp
+        if stamp is None:
+            refuse_lost(self.path)
         self.connection = _connection(self.path, in_wal=stamp[-1]) if stamp else None
 
     def close(self) -> None:
@@ -429,6 +455,8 @@ def _connection(path: str, *, in_wal: bool) -> apsw.Connection | None:
             version = version_of(connection, path)
             if version == VERSION:
                 return connection
+            if version is None:
+                refuse_lost(path)
             copy = None if version is None else _migrated_copy(connection)
             connection.close()
             return copy

@@ -27,7 +27,7 @@ from refold.stores.sqlite import damage, log
 from refold.stores.sqlite import file as database
 from refold.stores.sqlite.file import Reader
 from refold.stores.sqlite.wal import Flusher
-from refold.system import process_fork
+from refold.system import disk, process_fork
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,6 +78,7 @@ class SqliteStore:
         self._caches = self._numbers, self._heads, self._rows, self._absent
         self._version = -1
         self._ends: dict[str, int] = {}  # of logs that may have had more events on broken pages
+        self._is_new = False  # whether no database was there, and none was lost
         self._broken_copy = ""  # path of the database that had the broken pages
         process_fork.watch(self)
 
@@ -92,7 +93,10 @@ class SqliteStore:
     def head(self, conversation: str) -> int | None:
         codec.conversation_checked(conversation)
         if self._connection is None and self._reader is None and not os.path.exists(self.path):
-            return None  # asked at every request while nothing is remembered
+            if not self._is_new:  # asked at every request while nothing is remembered
+                database.refuse_lost(self.path)
+                self._is_new = True
+            return None
         connection = self._connected(writing=False)
         return log.head_by_id(connection, conversation) if connection else None
 
@@ -198,7 +202,13 @@ class SqliteStore:
     # --- contents ---
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
+        if self._reader is None and not disk.size_bytes(self.path):
+            self._make()  # a folder of artifacts without a database belongs to a lost one
         return self._artifacts.put(chunks, suffix=suffix)
+
+    @_guarded
+    def _make(self) -> None:
+        self._connected(writing=True)
 
     def get(self, digest: str) -> Iterator[bytes]:
         return self._artifacts.get(digest)
