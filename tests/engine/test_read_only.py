@@ -64,7 +64,7 @@ READINGS: dict[str, Callable[[refold.Context, Path], Any]] = {
     "request": lambda context, _: context.request("openai_chat"),
     "render": lambda context, _: context.request("anthropic", raw=True),
     "stats": lambda context, _: context.stats(),
-    "events": lambda context, _: context.log.events(),
+    "events": lambda context, _: [*context.log.events()],
     "points": lambda context, _: context.log.points(),
     "batches": lambda context, _: context.log.batches(),
     "diff": lambda context, _: context.log.diff(2),
