@@ -3,7 +3,7 @@ places, values, to-dos, and events in somebody's life.
 
 Only the words of people and models are read, never a tool's; the assistant's own count only where
 they bind. A user's message with a standing rule is one fact, whole; of a long one each paragraph
-with a rule; all else is taken by sentences. Text with a secret, questions and greetings are left
+with a rule; the rest is taken by sentences. Text with a secret, questions and greetings are left
 out. Events may fill only a share of the talk, the most informative first. Neighbours:
 `ledger.sentences` knows what binds, `standing` what holds from now on, `semantic` stores the facts.
 """

@@ -1,6 +1,6 @@
 """Standing rules: sentences of a user that hold for all later work, not for one task.
 
-A sentence stands if it speaks of the future ("from now on"), orders something for always or never,
+A sentence stands if it names the future ("from now on"), orders something for always or never,
 or for everything of a kind ("end all variable names with"); in English, German, French and Spanish.
 A clause can be read alone: it is the sentence, with a colon at its end also the list below. Of two
 clauses that differ only in their values the later one is in force. If more differs, both are shown.
