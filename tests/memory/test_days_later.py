@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core.model import Message, Text
-from refold.memory import project_files
+from refold.engine import project_files
+from refold.engine.project_files import FileNames
 from refold.memory.extraction import WHOLE_CHARS_MAX, taken_from
-from refold.memory.project_files import FileNames
 from refold.memory.standing import clauses_of, is_standing
 
 KEEP = {"memory_extract": "keep"}

@@ -28,16 +28,16 @@ from refold.core.laws import is_request
 from refold.core.model import MEMORIES, Fact, Message, Slot, Text, Usage, is_shown
 from refold.core.shortened import text_of
 from refold.display import fenced, moment, number, one_line, whole_words
+from refold.engine import project_files
+from refold.engine.project_files import CHANGED
 from refold.errors import Invalid, NotFound, RefoldError, sentence
 from refold.ledger.ledger import facts_of
 from refold.ledger.sentences import own_text, sentences
 from refold.log.log import runs
 from refold.log.notices import Notice, NoticeName
 from refold.log.open_log import OpenLog
-from refold.memory import project_files
 from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import Taken, may_be_kept, taken_from
-from refold.memory.project_files import CHANGED
 from refold.memory.semantic import SemanticMemory, settings_of
 from refold.memory.standing import rules_of
 from refold.memory.succession import stems_of
