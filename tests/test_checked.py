@@ -125,6 +125,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "search": {"query": "go"},
     "on": {"name": "*", "listener": lambda notice: None},
     "fork": {"id": "twin"},
+    "handover": {"tokens": 900, "show": False},
     "spawn": {"id": "child", "task": "t"},
     "log.events": {},
     "log.scores": {"task": "x"},

@@ -207,6 +207,7 @@ class AsyncContext(_Async):
     on = _threaded(Context.on)
     flush = _threaded(Context.flush)
     close = _threaded(Context.close)
+    handover = _threaded(Context.handover)
     fork = _threaded_context(Context.fork)
     spawn = _threaded_context(Context.spawn)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refold
 from refold.search import words
 from refold.search.index import Index
-from refold.search.snippets import SNIPPET_CHARS, snippet_of, wanted_of
+from refold.search.snippets import SNIPPET_CHARS, USER_CHARS, snippet_of, wanted_of
 
 INDEX = Index()
 
@@ -53,3 +55,24 @@ def test_marks_always_lie_in_the_snippet_and_apart(text, query):
     flat = [place for mark in marks for place in mark]
     assert flat == sorted(flat) and all(0 <= place <= len(snippet) for place in flat)
     assert all(start < end for start, end in marks)
+
+
+@pytest.mark.parametrize("size", [300, 700, 3_000])
+def test_a_users_message_is_shown_whole_or_its_best_part(tmp_path, size):
+    words = ("filler " * (size // 7))[: size - 60] + " the amber lamp is broken beyond repair"
+    with refold.open("talk", store=f"sqlite:{tmp_path}/a.db", embedder=False) as context:
+        context.append({"role": "user", "content": words})
+        context.append({"role": "assistant", "content": words})
+        hits = {hit.role: hit.snippet for hit in context.search("amber lamp")}
+    assert "amber lamp is broken" in hits["user"] and len(hits["user"]) <= USER_CHARS + 2
+    assert (hits["user"] == words) == (size <= USER_CHARS)
+    assert len(hits["assistant"]) <= SNIPPET_CHARS + 2
+
+
+def test_messages_that_show_memories_are_no_hits(tmp_path):
+    with refold.open("talk", store=f"sqlite:{tmp_path}/a.db", embedder=False) as context:
+        context.memory.store("The amber lamp hangs in the hall")
+        context.append({"role": "user", "content": "Where is the amber lamp?"})
+        assert "in the hall" in str(context.request())
+        assert [hit.role for hit in context.search("amber lamp")] == ["user"]
+        assert context.search("hall") == []

@@ -532,6 +532,20 @@ class Context:
     # --- other conversations ---
 
     @checked
+    def handover(self, *ids: str, tokens: int = 2_000, show: bool = False) -> str:
+        """What these conversations of the store, by default all others, settled and left open:
+        rules, requests, decisions, to-dos, files and commands, each with its source. Made by code,
+        the newest conversation first. With `show`, it is also put on this page, as data."""
+        from refold.engine.handover import handed_over, named, shown
+
+        abouts = [one for one in named(self._open.store, ids) if ids or one.id != self.id]
+        text = handed_over(self._open.store, abouts, self.config, tokens=tokens).text
+        if show:
+            with self._open.reading():
+                self._open.append(self._intake.message(shown(text), "memory"))
+        return text
+
+    @checked
     def fork(self, id: str, *, at: int | str | None = None) -> Context:
         """A new conversation that shares this log up to `at` (41, `#41`; the head by default)."""
         return forks.fork(self, id, at)

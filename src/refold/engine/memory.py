@@ -11,7 +11,6 @@ never shown to it. Neighbours: `memory.semantic`, `memory.standing`, `memory.ext
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import sqrt
@@ -29,27 +28,29 @@ from refold.core.laws import is_request
 from refold.core.model import MEMORIES, Fact, Message, Slot, Text, Usage, is_shown
 from refold.core.shortened import text_of
 from refold.display import fenced, moment, number, one_line, whole_words
+from refold.engine import project_files
+from refold.engine.project_files import CHANGED
 from refold.errors import Invalid, NotFound, RefoldError, sentence
 from refold.ledger.ledger import facts_of
 from refold.ledger.sentences import own_text, sentences
 from refold.log.log import runs
 from refold.log.notices import Notice, NoticeName
 from refold.log.open_log import OpenLog
-from refold.memory import project_files
 from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import Taken, may_be_kept, taken_from
-from refold.memory.project_files import CHANGED
 from refold.memory.semantic import SemanticMemory, settings_of
 from refold.memory.standing import rules_of
+from refold.memory.succession import stems_of
 from refold.search.embedders import Embedder
+from refold.search.words import STOP
 from refold.writer import facts
 from refold.writer.accept import Rejected
 from refold.writer.asker import Asker
 
 BY = "memory"
 SHARE, TOKENS_MAX = 0.03, 2_000
-CANDIDATES, SCORE_MIN = 40, 0.2
-QUERY_CHARS, WORDS_LEAST = 1_200, 20
+CANDIDATES, SCORE_MIN = 40, 0.25
+QUERY_CHARS, WORDS_LEAST, SHARED_MIN = 1_200, 20, 3
 ENTRIES_MAX = 20_000  # beyond this, no more facts are taken from conversations
 RULES_SHARE, RULE_CHARS_MAX = 0.6, 400  # of the room; what is not shown of a rule, recall has
 FILES_SHOWN = 13
@@ -121,11 +122,16 @@ class ShownMemories:
                 rows[id] = row
 
         found = memory.retrieve(query, CANDIDATES, accepted=True)
+        asked = stems_of(query) - STOP
         for entry in found:
             is_new = entry.id not in ids and entry.source not in shown
-            # A long entry shares some words with everything.
-            length = max(WORDS_LEAST, len(set(_WORDS.findall(entry.content))))
-            is_relevant = entry.score * sqrt(WORDS_LEAST / length) >= SCORE_MIN
+            words = stems_of(entry.content) - STOP
+            shared = len(words & asked)
+            # A long entry shares some words with everything, a long request with some entry.
+            is_relevant = (
+                entry.score * sqrt(WORDS_LEAST / max(WORDS_LEAST, len(words))) >= SCORE_MIN
+            )
+            is_relevant |= shared >= SHARED_MIN and 2 * shared >= len(words)
             if is_new and is_relevant and project_files.TAG not in entry.tags:
                 add(entry.id, f"- {one_line(entry.content)} ({_origin(entry)})", room)
         if is_first:
@@ -167,7 +173,6 @@ def _fenced_rows(rows: Sequence[str]) -> str:
     return HEAD + "\n" + fenced("\n".join(rows), "memory")
 
 
-_WORDS = re.compile(r"\w{2,}")
 TODO = "To do: "
 
 
@@ -231,7 +236,7 @@ class Extraction:
     def _unread(self) -> tuple[list[Slot], list[Slot]]:
         """Messages that no extraction has read yet, and those newly hidden or shortened on the
         page, each once."""
-        start = max(self._read, self._memory().read_upto())
+        start = max(self._read, self._memory()._read_upto())
         with self._log.reading() as state:
             shown = _shown(state)
             events = list(self._log.log.read(min(start, self._upto), state.head))

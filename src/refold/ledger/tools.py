@@ -96,8 +96,8 @@ _BY_VERB: dict[str, ActionKind] = {
 # Words in an unknown name that suggest a tool that runs commands. Arguments prove nothing: a ticket
 # may contain a script, a log line a command.
 _RUNNERS = names(
-    "run exec execute executor invoke launch bash shell sh zsh fish powershell pwsh terminal tmux "
-    "ssh subprocess repl console"
+    "run exec execute execution executor invoke launch bash shell sh zsh fish powershell pwsh "
+    "terminal tmux ssh subprocess repl console"
 )
 _TALKING_VERBS = names(
     "explain describe check validate verify lint review parse format log record note schedule "

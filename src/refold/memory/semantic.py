@@ -250,7 +250,7 @@ class SemanticMemory:
                 self._scopes.finder(journal).keep_note(f"read {said_in}", upto)
             return len(new)
 
-    def read_upto(self) -> int:
+    def _read_upto(self) -> int:
         """The seq up to which this conversation was read for facts; 0 if unknown."""
         with self._lock:
             finder = self._scopes.finder(self._scopes.journal())

@@ -35,6 +35,7 @@ from refold.system.disk import Moment, ms_of
 CLOSE_EVENTS = 2_000
 SEARCH_WAIT_S = 5.0
 # Spare candidates, because some hits may be gone, and an artifact has several pieces.
+MEMORY = "memory"  # the author of messages that show memories
 SPARE = 10
 
 IDS_TYPES = (list, tuple, set, frozenset, dict)  # a str is a collection as well
@@ -213,9 +214,12 @@ class Searcher:
     def _hit(
         self, index: Index, wanted: Wanted, entry: Entry, event: Event, score: float
     ) -> Hit | None:
-        """The hit with the text of its event; None if the event was erased."""
+        """The hit with the text of its event; None if the event was erased, or only shows
+        memories."""
         if event.erased:
             self._upkeep.erase(index, entry.conversation, entry.seq)
+            return None
+        if event.by == MEMORY:
             return None
         documents = sources.documents(self.store, event, {})
         document = next((one for one in documents if one.start == entry.start), None)
@@ -224,7 +228,9 @@ class Searcher:
             return None
         # Without the lines that name the artifact, which every piece repeats.
         text = document.text.split("\n", document.head_lines)[-1] or document.text
-        snippet, marks, start = snippets.snippet_of(text, wanted, index.tokens)
+        is_users = entry.role == "user" and not entry.tools
+        chars = snippets.USER_CHARS if is_users else snippets.SNIPPET_CHARS
+        snippet, marks, start = snippets.snippet_of(text, wanted, index.tokens, chars)
         before = [one for one in documents if one.start < document.start]
         lines_before = sum(one.text.count("\n") - one.head_lines for one in before)
         lines_before += text.count("\n", 0, start)

@@ -1,7 +1,8 @@
 """Search filters and hits: the snippet of a hit with its matches, and its visibility on the page.
 
-A snippet is the part of a text with most terms of the query. Terms are compared as in the index, by
-the tokenizer's stems; names also part by part, and Chinese, Japanese and Korean character by
+A snippet is the part of a text with most terms of the query; of a user's message it is longer,
+usually all of it: people say what matters in a few sentences. Terms are compared as in the index,
+by the tokenizer's stems; names also part by part, and Chinese, Japanese and Korean character by
 character. Texts are truncated first. Visibility comes from a bookmark and the few events after it;
 it is unknown if that would take reading all of a long log. Neighbours: `words` makes the query,
 `searcher` asks.
@@ -26,7 +27,7 @@ from refold.log.log import Log
 from refold.search.words import Query, forms_of, parts_of
 from refold.stores.protocol import Store
 
-SNIPPET_CHARS, LEAD_CHARS = 240, 60
+SNIPPET_CHARS, USER_CHARS, LEAD_CHARS = 240, 900, 60
 TEXT_CHARS_MAX, MARKS_MAX = 200_000, 64
 TAIL_EVENTS = 2_000
 PAGES_KEPT = 100
@@ -56,11 +57,14 @@ def wanted_of(query: Query, tokens: Tokens) -> Wanted:
     return Wanted(stems, tuple(text for text in texts if not text.isascii()))
 
 
-def snippet_of(text: str, wanted: Wanted, tokens: Tokens) -> tuple[str, tuple[Mark, ...], int]:
-    """The snippet, its matches, and its start in the text."""
+def snippet_of(
+    text: str, wanted: Wanted, tokens: Tokens, chars: int = SNIPPET_CHARS
+) -> tuple[str, tuple[Mark, ...], int]:
+    """The snippet of this length, its matches, and its start in the text."""
     text = without_colors(text[:TEXT_CHARS_MAX], same_length=True)
     places = _places(text, wanted, tokens)
-    start, end = _widened(text, _best_start(places))
+    is_whole = len(text) <= chars
+    start, end = (0, len(text)) if is_whole else _widened(text, _best_start(places, chars), chars)
     inside = [(first, last) for first, last, _ in places if start < last <= end]
     marks = [(max(first, start) - start, last - start) for first, last in inside[:MARKS_MAX]]
     snippet, moved = _flattened(text[start:end], marks, start > 0, end < len(text))
@@ -109,21 +113,21 @@ def _characters(text: str) -> Callable[[int], int]:
     return at
 
 
-def _best_start(places: list[Place]) -> int:
+def _best_start(places: list[Place], chars: int) -> int:
     """The start of the first window with the most different terms."""
-    if places and places[-1][0] < places[0][0] + SNIPPET_CHARS:
+    if places and places[-1][0] < places[0][0] + chars:
         return places[0][0]
     best, best_start = 0, 0
     for index, (start, _, _) in enumerate(places):
         window = places[index : index + MARKS_MAX]
-        terms = [term for first, _, term in window if first < start + SNIPPET_CHARS]
+        terms = [term for first, _, term in window if first < start + chars]
         worth = 8 * len(set(terms)) + len(terms)
         if worth > best:
             best, best_start = worth, start
     return best_start
 
 
-def _widened(text: str, start: int) -> Mark:
+def _widened(text: str, start: int, chars: int) -> Mark:
     """The window around the first match, from the start of its line or of a word shortly before."""
     low = max(0, start - LEAD_CHARS)
     if low:
@@ -134,7 +138,7 @@ def _widened(text: str, start: int) -> Mark:
             low = space + 1
     while low < len(text) and text[low].isspace():
         low += 1
-    return low, min(len(text), low + SNIPPET_CHARS)
+    return low, min(len(text), low + chars)
 
 
 def _flattened(

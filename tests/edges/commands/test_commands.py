@@ -67,6 +67,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "artifact show": {"artifact": "ARTIFACT", "lines": "1-2"},
     "artifact grep": {"pattern": "login", "limit": 2},
     "artifact remove": {"artifact": "ARTIFACT", "yes": True},
+    "handover": {"conversations": ["fix-login"], "tokens": 900},
     "memory list": {"tag": ["infra"], "ended": True},
     "memory add": {"content": "The port is 7000", "tag": ["infra"]},
     "memory search": {"query": "port", "limit": 3},

@@ -36,6 +36,7 @@ READING: dict[str, tuple[tuple[str, ...], ...]] = {
         ("work", "--summary", "--format", "plain"),
         ("work", "--follow", "--seconds", "0"),
     ),
+    "handover": ((), ("work", "--since", "2w", "--tokens", "300")),
     "stats": (
         ("work",),
         ("work", "--window", "9000"),

@@ -96,6 +96,9 @@ COMMANDS = {
     "artifact remove": Entry(
         "artifacts", "Remove one artifact, or old ones of one conversation or all.", "artifact"
     ),
+    "handover": Entry(
+        "handover", "Show what conversations settled and left open, to go on from.", "conversation"
+    ),
     "memory list": Entry("memory", "List what is remembered across conversations.", "memory"),
     "memory add": Entry("memory", "Remember something across conversations.", "memory"),
     "memory search": Entry("memory", "Find what is remembered, with the reason.", "memory"),

@@ -71,6 +71,7 @@ ID = Meta(
 SCAN = Meta(description="Find the sessions of agents on this machine, and ask.")
 LIST = Meta(description="List the formats that can be read.")
 BRANCHES = Meta(description="Make each abandoned branch of a session a fork of its own.")
+REMEMBER = Meta(description="Of sessions: remember what the user settled, without the inbox.")
 ACCEPT = Meta(description="Of a memory: you vouch for the file, so nothing waits in the inbox.")
 
 
@@ -93,6 +94,7 @@ def import_(
     scope: Scope | None = None,
     project: Project | None = None,
     accept: Annotated[bool, ACCEPT] = False,
+    remember: Annotated[bool, REMEMBER] = False,
     yes: Yes = False,
 ) -> Result:
     if list:
@@ -103,7 +105,7 @@ def import_(
         return Imported(sources=tuple(sources))
     if id is not None:
         open_id_checked(id)
-    read = partial(_one, session, branches=branches)
+    read = partial(_one, session, branches=branches, remember=remember)
     if scan:
         return _scanned(session, read, yes=yes)
     if not files:
@@ -219,7 +221,14 @@ def _all(session: Session, read: Reader, paths: list[Path], in_folders: set[Path
     return _result(session, reports, failed)
 
 
-def _one(session: Session, path: Path, *, branches: bool, id: str | None = None) -> Report:
+def _one(
+    session: Session,
+    path: Path,
+    *,
+    branches: bool,
+    remember: bool = False,
+    id: str | None = None,
+) -> Report:
     with session.progress(path.name) as shown:
         size = path.stat().st_size if shown is not None and path.exists() else 0
 
@@ -227,9 +236,27 @@ def _one(session: Session, path: Path, *, branches: bool, id: str | None = None)
             if shown is not None:
                 shown(path.name, done, size)
 
-        return import_file(
+        report = import_file(
             session.target, session.config, path, branches=branches, id=id, advance=advance
         )
+    if remember:
+        _remember(session, {one.conversation for one in report.sessions})
+    return report
+
+
+def _remember(session: Session, ids: set[str]) -> None:
+    """Remembers what the user settled in these conversations: the person at the keyboard vouches
+    for their own words, and for nothing that an agent or a tool said."""
+    from refold.edges.commands.memory import memory_of
+    from refold.engine.context import Context
+
+    config = replace(session.config, memory_extract="ask")
+    for id in ids:
+        Context(session.target, id, config=config).close()
+    with memory_of(session, creates=True) as memory:
+        for entry in memory.inbox():
+            if entry.trust == "user" and entry.source and entry.source[0] in ids:
+                memory.accept(entry.id)
 
 
 @contextmanager

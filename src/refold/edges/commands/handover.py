@@ -1,0 +1,82 @@
+"""`refold handover`: what conversations settled and left open, to go on from.
+
+Neighbour: `engine.handover` makes it from the logs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.edges.commands.command import Result, Screen, command
+from refold.edges.commands.search import SINCE, time_of
+from refold.edges.commands.session import Session
+from refold.engine.handover import TITLES, TOKENS, HandoverItem, handed_over, named, section
+from refold.errors import Conflict, NotFound
+
+CONVERSATIONS = Meta(
+    description="The conversations, by id or name; by default all of the store.",
+    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
+)
+SIZE = Meta(description="How long it may be, in tokens.", ge=200, le=100_000)
+TO = Meta(description="A new folder to write it to, a file for each section.")
+
+
+class HandedOver(Result, frozen=True, kw_only=True):
+    """The hand-over, whole as `text`, and by section; `files` are those written."""
+
+    text: str
+    conversations: tuple[str, ...]
+    sections: dict[str, tuple[HandoverItem, ...]]
+    files: tuple[str, ...] = ()
+
+    def show(self, screen: Screen) -> None:
+        if self.files:
+            for file in self.files:
+                screen.line(file)
+            return
+        for line in self.text.splitlines():
+            screen.line(line)
+
+
+@command(
+    "handover",
+    details="Rules in force, requests, decisions, open to-dos, files and commands, each with its "
+    "source, by code and without a model, also from imported sessions. With --to, read-only files "
+    "for agents that search a folder.",
+    on="store",
+    reads=True,
+)
+def handover(
+    session: Session,
+    *,
+    conversations: Annotated[tuple[str, ...], CONVERSATIONS] = (),
+    since: Annotated[str, SINCE] | None = None,
+    tokens: Annotated[int, SIZE] = TOKENS,
+    to: Annotated[str, TO] = "",
+) -> HandedOver:
+    start = time_of(since)
+    from_ms = 0 if start is None else int(start.timestamp() * 1_000)
+    found = [one for one in named(session.store, conversations) if one.updated_ms >= from_ms]
+    if not found:
+        raise NotFound("there is no conversation to hand over", hint="refold list shows them all")
+    made = handed_over(session.store, found, session.config, tokens=tokens)
+    files = _written(Path(to), made.sections) if to else ()
+    return HandedOver(
+        text=made.text, conversations=made.conversations, sections=made.sections, files=files
+    )
+
+
+def _written(folder: Path, sections: dict[str, tuple[HandoverItem, ...]]) -> tuple[str, ...]:
+    """Writes each section to a read-only file in a new folder."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise Conflict(f"{folder} exists", hint="name a new folder") from error
+    paths = [folder / f"{name}.md" for name in TITLES if name in sections]
+    for path in paths:
+        path.write_text(section(path.stem, sections[path.stem]), encoding="utf-8")
+        path.chmod(0o400)
+    return tuple(map(str, paths))
