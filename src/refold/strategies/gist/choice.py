@@ -18,9 +18,15 @@ from msgspec import Struct
 
 from refold.strategies.fit import common_size
 from refold.strategies.gist.passages import (
+    ARGUMENT,
     BARE,
+    COMMAND,
     GAP_CHARS,
     PIECE_CHARS,
+    REPLACED,
+    SAID,
+    SCRIPT,
+    WRITTEN,
     NumberedLines,
     Passage,
     Pieces,
@@ -37,6 +43,16 @@ REQUEST_CHARS = 300  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
 AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
+
+import os
+from math import log
+import re
+ALPHA = float(os.environ.get("ALPHA", 5))
+BETA = float(os.environ.get("BETA", 0.002))
+OWN_CHARS = int(os.environ.get("OWNC", 400))
+OWN = {COMMAND: 0.025, ARGUMENT: 0.034, SCRIPT: 0.014, WRITTEN: 0.008, SAID: 0.0017}
+AGAINS = (1.0, 4.0, 9.0)
+PROSE = re.compile(r"\w{3,}")
 
 # By the seq of the message and the number of the line in it, the most needed first.
 Kept = dict[tuple[int, int], Pieces]
@@ -103,6 +119,7 @@ class Choice:
         self.coverage = Coverage(need, shown)
         self.floor, self.per_char = floor, per_char
         self.on_page = set(shown.lines)
+        self.own = self._own_worths()
         self.candidates: list[Candidate] = []
         self.of_line: dict[int, list[int]] = {}  # the candidates of a line
         self.kept: dict[int, Pieces] = {}
@@ -171,6 +188,30 @@ class Choice:
 
     # candidates
 
+    def _own_worths(self) -> list[float]:
+        """The worth of each line itself, apart from its names."""
+        text = self.text
+        worths = [0.0] * len(text.lines)
+        times: dict[str, int] = {}
+        for line, origin in zip(text.lines, text.origins):
+            if origin in OWN:
+                times[line] = times.get(line, 0) + 1
+        words: dict[str, int] = {}
+        said: list[tuple[int, set[str]]] = []
+        for at, (line, origin) in enumerate(zip(text.lines, text.origins)):
+            if origin in OWN and len(line) >= 20:
+                worths[at] = ALPHA * OWN[origin] * AGAINS[min(times[line], 3) - 1]
+            if origin == SAID:
+                found = {w.lower() for w in PROSE.findall(line)}
+                said.append((at, found))
+                for w in found:
+                    words[w] = words.get(w, 0) + 1
+        n = len(said)
+        for at, found in said:
+            if len(found) >= 4:
+                worths[at] += BETA * sum(log(1 + n / words[w]) for w in found)
+        return worths
+
     def gather(self) -> Queue:
         """Queues every distinct line, newest copy first, that is not on the page yet and could be
         worth its tokens."""
@@ -178,14 +219,17 @@ class Choice:
         need, met = self.coverage.need, set(self.on_page)
         least = self.floor / (1 + BESIDE) * self.per_char
         for at in reversed(range(len(all_lines))):
-            names = all_names[at]
-            if not names or (line := all_lines[at]) in met:
+            names, worth = all_names[at], self.own[at]
+            if not (names or worth) or (line := all_lines[at]) in met:
                 continue
             met.add(line)
-            if len(line) > PIECE_CHARS:
+            if worth and len(line) <= OWN_CHARS:
+                pass
+            elif len(line) > PIECE_CHARS:
                 for (start, end), piece_names in windows(line, names).items():
                     self.add(at, start, end, piece_names)
-            elif sum(map(need.__getitem__, names)) >= least * (len(line) + 1):
+                continue
+            if worth + sum(map(need.__getitem__, names)) >= least * (len(line) + 1):
                 self.add(at, 0, len(line), names)
         return Queue(
             [self._value_per_token(candidate) for candidate in self.candidates], self.floor
@@ -215,7 +259,11 @@ class Choice:
             worth = self.coverage.worth_at_most(candidate.names)
         else:
             worth = self.coverage.worth(candidate.names, bare) + self._pair_worth(candidate)
-        return worth / self.price(candidate)
+        return (worth + self.own_of(candidate)) / self.price(candidate)
+
+    def own_of(self, candidate):
+        own = self.own[candidate.at]
+        return own and own * (candidate.end - candidate.start) / len(self.text.lines[candidate.at])
 
     def _pair_worth(self, candidate: Candidate) -> float:
         """Worth of the pairs that a line completes or begins: with its neighbour, and with kept
@@ -287,10 +335,11 @@ class Choice:
             return self._check_first(density, index, queue)
         # Not read yet: check its upper bound first, then its worth if it covered all names well.
         price = self.price(candidate)
-        at_most = self.coverage.worth_at_most(candidate.names)
+        own = self.own_of(candidate)
+        at_most = own + self.coverage.worth_at_most(candidate.names)
         if not self._check_first(at_most / price, index, queue):
             return False
-        density = self.coverage.worth(candidate.names, ()) + self._pair_worth(candidate)
+        density = own + self.coverage.worth(candidate.names, ()) + self._pair_worth(candidate)
         density /= price
         if density < self.floor:
             return False
