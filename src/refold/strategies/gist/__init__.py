@@ -23,7 +23,7 @@ from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged, 
 from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of
 from refold.strategies.fit import common_size, cuts_of, edits_of, pieces
 from refold.strategies.gist.choice import choose_lines
-from refold.strategies.gist.draft import Draft, chars_of, list_share, summary_tokens
+from refold.strategies.gist.draft import Draft, chars_of, list_share, prose_share, summary_tokens
 from refold.strategies.gist.layout import Layout, Material, excerpts, lay_out, runs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
 
@@ -127,6 +127,7 @@ def _clip_newest(
     excess = max(over_share, page - max(brief.enough, layout.goal))
     if excess <= 0:
         return []
+    excess += min(8, excess // 16)  # the size of a notice is an estimate
     blocks = pieces(brief, layout.newest)
     size = common_size([piece.tokens for piece in blocks], excess)
     shorter, excess = excerpts(brief, layout.newest, excess, size, material.needs)
@@ -172,6 +173,7 @@ def _summaries(
         floor=FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare),
         per_char=rate,
         typed_share=TYPED_SHARE,
+        said_share=prose_share(left, material.chars * rate),
         told=unmarked_lines(ledger),
     )
     # Room that the lines do not need is for requests, rules and changed files.

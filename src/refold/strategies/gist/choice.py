@@ -11,11 +11,16 @@ line gets a little extra worth, so that kept lines can be understood in context.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
+from itertools import chain
+from math import log
 
 from msgspec import Struct
 
+from refold.strategies.brief import CJK
 from refold.strategies.fit import common_size
 from refold.strategies.gist.passages import (
     ARGUMENT,
@@ -26,6 +31,7 @@ from refold.strategies.gist.passages import (
     REPLACED,
     SAID,
     SCRIPT,
+    TYPED,
     WRITTEN,
     NumberedLines,
     Passage,
@@ -43,20 +49,36 @@ REQUEST_CHARS = 300  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
 AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
+# The worth of an agent's own line apart from its names: the probability that the agent gives the
+# line again word for word, measured on real sessions, in units of a name's need; a line that was
+# given before counts more. Lines with fewer words are too short to tell.
+AGAIN_WORTH = {COMMAND: 0.1, ARGUMENT: 0.136, SCRIPT: 0.056, WRITTEN: 0.032, SAID: 0.007}
+TIMES_WORTH = (1.0, 4.0, 9.0)
+AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
+# The worth of prose per unit of its words' rarity. A word in one of five lines or more tells
+# nothing. A line up to this length is kept whole, a longer one by its sentences.
+PROSE_WORTH = {SAID: 0.003, TYPED: 0.02}
+COMMON = 1.5  # log(1 + prose lines per line with the word)
+PROSE_WORDS_MIN = 4
+WHOLE_CHARS, SENTENCE_CHARS = 400, 100
 
-import os
-from math import log
-import re
-ALPHA = float(os.environ.get("ALPHA", 5))
-BETA = float(os.environ.get("BETA", 0.002))
-OWN_CHARS = int(os.environ.get("OWNC", 400))
-OWN = {COMMAND: 0.025, ARGUMENT: 0.034, SCRIPT: 0.014, WRITTEN: 0.008, SAID: 0.0017}
-AGAINS = (1.0, 4.0, 9.0)
-PROSE = re.compile(r"\w{3,}")
+_PROSE_WORD = re.compile(rf"[{CJK}]{{2}}|\w{{3,}}")
+_SENTENCE_END = re.compile(r"[.!?;:]\s+|[\u3002\uff01\uff1f]")
+_OWN_LINE = re.compile(f"[{''.join({**AGAIN_WORTH, **PROSE_WORTH})}]")
+_LETTERS = re.compile(rf"[{CJK}]|[^\W\d_]{{2}}")
 
 # By the seq of the message and the number of the line in it, the most needed first.
 Kept = dict[tuple[int, int], Pieces]
 KeptLines = dict[int, dict[int, Pieces]]  # the same by seq, then by number
+
+
+def sentences_of(line: str) -> Iterator[tuple[int, int]]:
+    """The start and end of the sentences of a long line, short ones together."""
+    start = 0
+    for end in [*(found.end() for found in _SENTENCE_END.finditer(line)), len(line)]:
+        if end - start >= SENTENCE_CHARS or start < end == len(line):
+            yield start, end
+            start = end
 
 
 def by_message(kept: Kept) -> KeptLines:
@@ -88,6 +110,7 @@ def choose_lines(
     floor: float,
     per_char: float,
     typed_share: float = 0.0,
+    said_share: float = 0.0,
     told: Set[str] = frozenset(),
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum
@@ -97,7 +120,12 @@ def choose_lines(
     choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_typed(room * typed_share)
     choice.on_page |= told
-    left = choice.take_best(choice.gather(), room)
+    choice.gather()
+    if said_share:
+        used = room * said_share
+        used -= choice.take_best(choice.queue(PROSE_WORTH), used)
+        room -= used
+    left = choice.take_best(choice.queue(), room)
     if typed_share:
         left -= choice.keep_typed(left)
         choice.keep_answers(left)
@@ -189,50 +217,66 @@ class Choice:
     # candidates
 
     def _own_worths(self) -> list[float]:
-        """The worth of each line itself, apart from its names."""
+        """The worth of each line apart from its names: that the agent may give it again word for
+        word, and of prose, that it tells what no name does."""
         text = self.text
+        own = [(found.start(), found[0]) for found in _OWN_LINE.finditer(text.origins)]
+        times = Counter(text.lines[at] for at, origin in own if origin in AGAIN_WORTH)
         worths = [0.0] * len(text.lines)
-        times: dict[str, int] = {}
-        for line, origin in zip(text.lines, text.origins):
-            if origin in OWN:
-                times[line] = times.get(line, 0) + 1
-        words: dict[str, int] = {}
-        said: list[tuple[int, set[str]]] = []
-        for at, (line, origin) in enumerate(zip(text.lines, text.origins)):
-            if origin in OWN and len(line) >= 20:
-                worths[at] = ALPHA * OWN[origin] * AGAINS[min(times[line], 3) - 1]
-            if origin == SAID:
-                found = {w.lower() for w in PROSE.findall(line)}
-                said.append((at, found))
-                for w in found:
-                    words[w] = words.get(w, 0) + 1
-        n = len(said)
-        for at, found in said:
-            if len(found) >= 4:
-                worths[at] += BETA * sum(log(1 + n / words[w]) for w in found)
+        said: dict[int, set[str]] = {}
+        for at, origin in own:
+            line = text.lines[at]
+            again = AGAIN_WORTH.get(origin, 0.0)
+            if again and len(line) >= AGAIN_CHARS_MIN and words_in(line) >= AGAIN_WORDS_MIN:
+                worths[at] = again * TIMES_WORTH[min(times[line], len(TIMES_WORTH)) - 1]
+            if origin in PROSE_WORTH:
+                said[at] = {word.lower() for word in _PROSE_WORD.findall(line)}
+        lines_with = Counter(chain.from_iterable(said.values()))
+        rarity = {
+            word: max(0.0, log(1 + len(said) / count) - COMMON)
+            for word, count in lines_with.items()
+        }
+        for at, found in said.items():
+            if len(found) >= PROSE_WORDS_MIN:
+                worths[at] += PROSE_WORTH[text.origins[at]] * sum(map(rarity.__getitem__, found))
         return worths
 
-    def gather(self) -> Queue:
-        """Queues every distinct line, newest copy first, that is not on the page yet and could be
+    def gather(self) -> None:
+        """Finds every distinct line, newest copy first, that is not on the page yet and could be
         worth its tokens."""
         all_lines, all_names = self.text.lines, self.text.names
         need, met = self.coverage.need, set(self.on_page)
         least = self.floor / (1 + BESIDE) * self.per_char
         for at in reversed(range(len(all_lines))):
-            names, worth = all_names[at], self.own[at]
-            if not (names or worth) or (line := all_lines[at]) in met:
+            names, own = all_names[at], self.own[at]
+            if not (names or own) or (line := all_lines[at]) in met:
                 continue
             met.add(line)
-            if worth and len(line) <= OWN_CHARS:
-                pass
-            elif len(line) > PIECE_CHARS:
+            origin = self.text.origins[at]
+            if origin == REPLACED:  # the page has the text that replaced it
+                continue
+            if len(line) <= (WHOLE_CHARS if own else PIECE_CHARS):
+                if own + sum(map(need.__getitem__, names)) >= least * (len(line) + 1):
+                    self.add(at, 0, len(line), names)
+            elif own and origin in PROSE_WORTH:
+                for start, end in sentences_of(line):
+                    inside = [name for name in names if line.find(name, start, end) >= 0]
+                    self.add(at, start, end, inside)
+            else:
                 for (start, end), piece_names in windows(line, names).items():
                     self.add(at, start, end, piece_names)
-                continue
-            if worth + sum(map(need.__getitem__, names)) >= least * (len(line) + 1):
-                self.add(at, 0, len(line), names)
+
+    def queue(self, origins: Iterable[str] = ()) -> Queue:
+        """The candidates in order, or only those of these origins."""
         return Queue(
-            [self._value_per_token(candidate) for candidate in self.candidates], self.floor
+            [
+                self._value_per_token(candidate)
+                if index not in self.done
+                and (not origins or self.text.origins[candidate.at] in origins)
+                else 0.0
+                for index, candidate in enumerate(self.candidates)
+            ],
+            self.floor,
         )
 
     def add(self, at: int, start: int, end: int, names: Sequence[str]) -> int:
@@ -259,9 +303,10 @@ class Choice:
             worth = self.coverage.worth_at_most(candidate.names)
         else:
             worth = self.coverage.worth(candidate.names, bare) + self._pair_worth(candidate)
-        return (worth + self.own_of(candidate)) / self.price(candidate)
+        return (worth + self._own_worth(candidate)) / self.price(candidate)
 
-    def own_of(self, candidate):
+    def _own_worth(self, candidate: Candidate) -> float:
+        """The part of its line's own worth."""
         own = self.own[candidate.at]
         return own and own * (candidate.end - candidate.start) / len(self.text.lines[candidate.at])
 
@@ -285,9 +330,11 @@ class Choice:
         return BESIDE * worth
 
     def _is_present(self, at: int) -> bool:
-        """Whether a line is on the page, or too short to be missed."""
+        """Whether a line is on the page, or nothing would be missed: it has only numbers and
+        punctuation, or was replaced."""
         line = self.text.lines[at]
-        return len(line) <= 2 or line in self.on_page
+        is_missed = self.text.origins[at] != REPLACED and _LETTERS.search(line)
+        return line in self.on_page or not is_missed
 
     def price(self, candidate: Candidate) -> float:
         """The tokens of a candidate, including the tag of its message if that is new."""
@@ -331,11 +378,14 @@ class Choice:
         denser, this one goes back into the queue."""
         candidate = self.candidates[index]
         if candidate.bare is not None:
-            density = 0.0 if index in self.done else self._value_per_token(candidate)
+            is_present = candidate.start == 0 and self.text.lines[candidate.at] in self.on_page
+            density = self._value_per_token(candidate)
+            if index in self.done or is_present:
+                density = 0.0
             return self._check_first(density, index, queue)
         # Not read yet: check its upper bound first, then its worth if it covered all names well.
         price = self.price(candidate)
-        own = self.own_of(candidate)
+        own = self._own_worth(candidate)
         at_most = own + self.coverage.worth_at_most(candidate.names)
         if not self._check_first(at_most / price, index, queue):
             return False

@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from refold.core.laws import is_request
 from refold.core.model import Message, Role, Slot, Span, Thinking, ToolCall, ToolResult
@@ -35,6 +34,7 @@ PIECE_CHARS = 160
 LINE_CHARS_READ = 32_000  # the longest result that stays on the page
 BARE = 0.1  # coverage by a line with fewer than three words besides the name
 GAP_CHARS = 3
+PATCH = "*** Begin Patch"
 WIDEN_CHARS = 12  # maximum growth of a piece to end at a word boundary
 TEXTS_REMEMBERED = 20_000
 READ_TOKENS_MAX = 150_000
@@ -54,7 +54,7 @@ Pieces = list[tuple[int, int]]
 
 # The origin of a line, one letter each: prose of the agent, a command or another argument of one
 # line, a line of a longer command, of new text, of text that an edit replaced, of anything else.
-SAID, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, OTHER = "scampro"
+SAID, TYPED, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, OTHER = "stcampro"
 
 
 class Passage(Struct, gc=False):
@@ -274,6 +274,7 @@ class Reader:
             own = without_colors(own_text(slot.message)).splitlines()
             typed = {line.strip() for line in own}
             read.typed = [at for at, line in enumerate(read.lines) if line in typed]
+            read.origins = "".join(TYPED if line in typed else OTHER for line in read.lines)
         return read
 
 
@@ -325,9 +326,7 @@ def parts_of(message: Message) -> list[tuple[str, str]]:
                 continue
             if BY_NAME.get(compact(block.name)) == "todo":
                 values = stateless(values)
-            parts += [
-                (_origin(name, values), f"{name}: {value}") for name, value in values.items()
-            ]
+            parts += [(_origin(name, values), f"{name}: {value}") for name, value in values.items()]
         elif not isinstance(block, Thinking):
             parts.append((own, text_of(block)))
     return [part for part in parts if part[1]]
@@ -336,20 +335,20 @@ def parts_of(message: Message) -> list[tuple[str, str]]:
 def _origin(name: str, arguments: dict[str, Any]) -> str:
     """The origin of the lines of an argument. An argument `old…` with a sibling `new…` is the text
     that an edit replaces."""
-    key, value = key_of(name), arguments[name]
-    is_command = is_command_key(key)
-    if not (isinstance(value, str) and "\n" in value.strip()):
-        replaced = key.startswith("old") and any(key_of(other) == f"new{key[3:]}" for other in arguments)
-        return COMMAND if is_command else REPLACED if replaced else ARGUMENT
+    key = key_of(name)
     if key.startswith("old") and any(key_of(other) == f"new{key[3:]}" for other in arguments):
         return REPLACED
-    return SCRIPT if is_command else WRITTEN
+    value = arguments[name]
+    is_long = isinstance(value, str) and "\n" in value.strip()
+    if is_command_key(key):
+        return SCRIPT if is_long else COMMAND
+    return WRITTEN if is_long else ARGUMENT
 
 
 def origins_in(origin: str, text: str) -> str:
     """The origins of the lines of a text. In a patch, the removed lines were replaced."""
     lines = lines_in(text)
-    if origin in (SCRIPT, WRITTEN, COMMAND) and "*** Begin Patch" in text:
+    if origin in (SCRIPT, WRITTEN) and PATCH in text:
         return "".join(REPLACED if line.startswith("-") else WRITTEN for line in lines)
     return origin * len(lines)
 
