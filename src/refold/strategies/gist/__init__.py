@@ -20,7 +20,7 @@ from refold.core.plan import Ask
 from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged, unmarked_lines
-from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of
+from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of, unfolder
 from refold.strategies.fit import common_size, cuts_of, edits_of, pieces
 from refold.strategies.gist.choice import choose_lines
 from refold.strategies.gist.draft import Draft, chars_of, list_share, prose_share, summary_tokens
@@ -159,7 +159,11 @@ def _summaries(
     ledger_chars = LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate
     ledger_chars = int(max(ledger_chars, min(LEDGER_LEAST, LEDGER_MOST * room / rate)))
     ledger = ledger_lines(listed, ledger_chars, in_work)
-    left = room - brief.text_tokens("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
+    ledger = ledger if len(ledger) > 1 else []  # not the count alone
+    headings = (HEADING_TOKENS if unfolder(brief.view) else HEADING_TOKENS // 2) * len(
+        material.runs
+    )
+    left = room - headings - (brief.text_tokens("\n".join(ledger)) if ledger else 0)
     prose_max = min(cap_tokens(brief.budget.window), left // 4)
     prose = carried(material.slots, prose_max, brief.text_tokens)
     left -= brief.text_tokens(prose_text(prose)) if prose else 0
@@ -178,7 +182,8 @@ def _summaries(
     )
     # Room that the lines do not need is for requests, rules and changed files.
     spare_chars = int(left / rate) - chars_of(kept)
-    ledger = ledger_lines(listed, ledger_chars, in_work, spare_chars)
+    if ledger:
+        ledger = ledger_lines(listed, ledger_chars, in_work, spare_chars)
     draft = Draft(
         brief=brief,
         material=material,

@@ -20,6 +20,7 @@ from math import log
 
 from msgspec import Struct
 
+from refold.ledger.sentences import binds
 from refold.strategies.brief import CJK
 from refold.strategies.fit import common_size
 from refold.strategies.gist.passages import (
@@ -60,7 +61,8 @@ AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
 PROSE_WORTH = {SAID: 0.003, TYPED: 0.02}
 COMMON = 1.5  # log(1 + prose lines per line with the word)
 PROSE_WORDS_MIN = 4
-WHOLE_CHARS, SENTENCE_CHARS = 400, 100
+RULES_SHARE = 0.85  # of the room: the most that rules may take
+WHOLE_CHARS, SENTENCE_CHARS, RULE_CHARS = 400, 100, 40
 
 _PROSE_WORD = re.compile(rf"[{CJK}]{{2}}|\w{{3,}}")
 _SENTENCE_END = re.compile(r"[.!?;:]\s+|[\u3002\uff01\uff1f]")
@@ -72,11 +74,11 @@ Kept = dict[tuple[int, int], Pieces]
 KeptLines = dict[int, dict[int, Pieces]]  # the same by seq, then by number
 
 
-def sentences_of(line: str) -> Iterator[tuple[int, int]]:
-    """The start and end of the sentences of a long line, short ones together."""
+def sentences_of(line: str, size: int = SENTENCE_CHARS) -> Iterator[tuple[int, int]]:
+    """The start and end of the sentences of a line, together if they are shorter than the size."""
     start = 0
     for end in [*(found.end() for found in _SENTENCE_END.finditer(line)), len(line)]:
-        if end - start >= SENTENCE_CHARS or start < end == len(line):
+        if end - start >= size or start < end == len(line):
             yield start, end
             start = end
 
@@ -118,7 +120,10 @@ def choose_lines(
     of the room before anything else; other lines are left out if the page has them (`told`). If
     typed text has a share, the remaining room goes to the rest of it, then to the answers."""
     choice = Choice(span, need, shown, floor, per_char)
-    room -= choice.keep_typed(room * typed_share)
+    typed_room = room * typed_share
+    rules_room = room * RULES_SHARE if typed_share else 0.0
+    ruled = choice.keep_rules(rules_room)
+    room -= ruled + choice.keep_typed(max(0.0, typed_room - ruled))
     choice.on_page |= told
     choice.gather()
     if said_share:
@@ -156,6 +161,32 @@ class Choice:
         self.done: set[int] = set()  # candidates that were taken or had no room
 
     # typed text and answers, regardless of their worth
+
+    def keep_rules(self, room: float) -> float:
+        """Keeps the typed sentences that bind, newest first, if not all typed text has room.
+        Returns the tokens used."""
+        text = self.text
+        typed = [
+            text.first[home] + at for home, passage in enumerate(text.span) for at in passage.typed
+        ]
+        used = 0.0
+        if sum(len(text.lines[at]) + 1 for at in typed) * self.per_char <= room:
+            return used
+        for at in reversed(typed):
+            line = text.lines[at]
+            if line in self.on_page:
+                continue
+            for start, end in sentences_of(line, RULE_CHARS):
+                if binds(line[start:end]):
+                    names = [name for name in text.names[at] if line.find(name, start, end) >= 0]
+                    index = self.add(at, start, end, names)
+                    self.done.add(index)
+                    price = self.price(self.candidates[index])
+                    if used + price > room:  # an older one may be void without it
+                        return used
+                    used += price
+                    self.take(index)
+        return used
 
     def keep_typed(self, room: float) -> float:
         """Keeps typed text: the first message, then the others, newest first. Returns the tokens
