@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from refold.config import Config
 from refold.core.model import Applied, Fact, Message, Slot
-from refold.ledger.ledger import FACTS_MAX, REQUEST_MAX, facts_of, ledger_lines, merged
+from refold.ledger.ledger import (
+    FACTS_MAX,
+    REQUEST_MAX,
+    briefing_lines,
+    facts_of,
+    ledger_lines,
+    merged,
+)
 from refold.ledger.sentences import own_text
 from tests.ledger.messages import TEXTS, does, learnt, many, says, slots_of, states, user
 
@@ -174,3 +181,55 @@ def test_a_fact_of_a_newer_version_is_decoded_and_kept() -> None:
     )
     assert merged([newer], []) == (newer,)
     assert ledger_lines([newer]) == ["(1 more facts are not shown)"]
+
+
+# --- the briefing ---
+
+STEPS = st.lists(st.sampled_from(["a.py", "b.py", "c.py", "commit", "failed commit"]), min_size=1)
+
+
+@given(STEPS, st.integers(0, 40))
+def test_a_briefing_names_exactly_the_files_changed_since_the_last_commit(
+    steps: list[str], cut: int
+) -> None:
+    changed: list[str] = []
+    done: list[list[Message]] = []
+    for n, step in enumerate(steps):
+        if step.endswith("commit"):
+            is_failed = step != "commit"
+            result = "fatal: cannot lock" if is_failed else "[main 1f0] done"
+            done.append(does("bash", result, error=is_failed, command=f"git commit -m v{n}"))
+            changed = changed if is_failed else []
+        else:
+            done.append(does("edit", path=step, old_string="x", new_string="y"))
+            changed = [path for path in changed if path != step] + [step]
+    before = [message for step in done[:cut] for message in step]
+    after = [message for step in done[cut:] for message in step]
+    known = learnt(*before)
+    facts = merged(known, learnt(*after, known=known, first=len(before) + 1))
+    lines = briefing_lines(facts, 2_000)
+    told = next((line for line in lines if line.startswith("- Changed")), "")
+    if told:
+        assert told.partition(": ")[2] == (", ".join(reversed(changed)) or "nothing")
+    else:
+        assert not changed
+
+
+def test_a_briefing_has_the_last_check_and_the_next_todo_or_nothing() -> None:
+    todos = [{"content": "write the docs", "status": "pending"}]
+    facts = learnt(
+        *does("bash", "2 failed", error=True, command="make test"),
+        *does("bash", "all green", command="make test"),
+        *does("bash", "a b", command="ls tests"),
+        *does("TodoWrite", todos=todos),
+    )
+    lines = "\n".join(briefing_lines(facts, 2_000))
+    assert "Last check #3: make test (ok)" in lines
+    assert "Next to-do #7: write the docs" in lines
+    assert briefing_lines(learnt(user("Hello."), says("Hi.")), 2_000) == []
+
+
+@given(st.integers(0, 400))
+def test_a_briefing_keeps_within_its_room(room: int) -> None:
+    facts = [fact for n in range(9) for fact in learnt(*does("edit", path=f"src/f{n}.py"), first=n)]
+    assert sum(len(line) + 1 for line in briefing_lines(facts, room)) <= room

@@ -126,6 +126,11 @@ def command_of(arguments: Mapping[str, Any]) -> str | list[str] | None:
     return value if isinstance(value, str) else None
 
 
+def is_command_key(key: str) -> bool:
+    """Whether an argument with this key is a shell command."""
+    return key in _COMMAND_KEYS
+
+
 def code_of(arguments: Mapping[str, Any]) -> str:
     """Code or input that is not a shell command."""
     return _text_argument(arguments, _CODE_KEYS)

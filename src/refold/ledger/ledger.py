@@ -64,8 +64,14 @@ USES_MAX = 3
 TOOLS_MAX = 30  # the tools used most have their uses noted
 USE_READ = 20_000  # characters: enough for a private key to be recognized
 FAILED = "failed: "
+NAMED_MAX, PATH_CHARS = 8, 40  # files in a briefing
 
 _MARK = re.compile(r"^- #\d+ ")
+_COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b(?![^|;&\n]*--dry-run)")
+# A command that checks the work, by the usual words for it in names of tools and targets.
+_CHECK = re.compile(
+    r"(?<![\w./-])(?:\w+[:-])?(?:py)?(?:tests?|build|lint|check|tsc|mypy|ruff|vet)\b"
+)
 
 OwnTexts = Sequence[tuple[Slot, str]]
 """Messages, each with its speaker's own text."""
@@ -119,10 +125,12 @@ def files_in_work(slots: Sequence[Slot], config: Config) -> frozenset[str]:
 
 
 def _is_news(old: Fact | None, new: Fact) -> bool:
-    """Whether a fact is new: a repeated sentence keeps its first position, a request its last."""
+    """Whether a fact is new: a repeated sentence keeps its first position, a request, a command
+    and a change their last."""
     if old is None or old.state != new.state:
         return True
-    return new.kind in ("request", "command") and new.seq > old.seq
+    is_changed = new.kind == "file" and new.state != "read"
+    return (is_changed or new.kind in ("request", "command")) and new.seq > old.seq
 
 
 def _requests(texts: OwnTexts, cutter: Cutter) -> Iterable[Fact]:
@@ -345,6 +353,44 @@ def _line(fact: Fact, is_newest: bool, characters_max: int) -> str:
             return f"{mark}{text} (user)"
         case _:
             return mark + text
+
+
+# --- the briefing ---
+
+
+def briefing_lines(facts: Sequence[Fact], characters_max: int) -> list[str]:
+    """The state of the work, which no single fact shows: the changes since the last commit, the
+    last check and its result, the next open to-do. Empty if there is nothing of it."""
+    commands = sorted(of_kind(facts, "command"), key=lambda fact: fact.seq)
+    went = [fact for fact in commands if fact.state in ("ok", "exit 0", "")]
+    commit = next((fact for fact in reversed(went) if _COMMIT.search(fact.text)), None)
+    check = next((fact for fact in reversed(commands) if _CHECK.search(fact.text)), None)
+    changed = [fact for fact in of_kind(facts, "file") if fact.state != "read"]
+    open_changes = [fact for fact in changed if commit is None or fact.seq > commit.seq]
+    open_changes.sort(key=lambda fact: -fact.seq)
+    todos = [fact for fact in of_kind(facts, "todo") if fact.state == "open"]
+    lines: list[str] = []
+    if changed or commit:
+        since = f"since the commit #{commit.seq}" if commit else "and no commit seen"
+        paths = [_short_path(fact.text) for fact in open_changes]
+        more = f" and {len(paths) - NAMED_MAX} more" if len(paths) > NAMED_MAX else ""
+        what = ", ".join(paths[:NAMED_MAX]) + more if paths else "nothing"
+        lines.append(f"- Changed {since}: {what}")
+    if check:
+        state = check.state or "no result seen"
+        lines.append(f"- Last check #{check.seq}: {cut(one_line(check.text), LABEL_MAX)} ({state})")
+    if todos:
+        lines.append(f"- Next to-do #{todos[0].seq}: {cut(one_line(todos[0].text), LABEL_MAX)}")
+    last = max((fact.seq for fact in facts), default=0)
+    lines = [f"Briefing, as of #{last}:", *lines]
+    while len(lines) > 1 and sum(len(line) + 1 for line in lines) > characters_max:
+        lines.pop()
+    return lines if len(lines) > 1 else []
+
+
+def _short_path(path: str) -> str:
+    """The end of a long path."""
+    return path if len(path) <= PATH_CHARS else "…/" + "/".join(path.split("/")[-2:])
 
 
 # --- used tools ---

@@ -53,8 +53,13 @@ _USER_RULE = re.compile(
 _USER_DECISION = re.compile(
     r"\bdecided (?:to|on|against|that)\b|^decisions?\b:|\blet['’]?s (?:use|go with|keep|stick)\b"
     r"|\bwe(?:['’]ll| will) use\b|\b(?:i|we)(?:['’]d| would)? prefer\b|(?<![\w.])go with\b"
-    r"|^use [^.]{1,60}? instead\b",
+    r"|^use [^.]{1,60}? instead\b|\bfinal (?:answer|decision)\b|\bscratch that\b|\bfrom now on\b"
+    r"|\bforget (?:about|it|that)\b|\bchanged my mind\b|\bno longer\b|\b(?:red|hard) line\b",
     re.IGNORECASE,
+)
+# A literal in quotes, of any script: a value that a user sets.
+_LITERAL = re.compile(
+    r"(?<![\w])[\"'`“‘«「『][^\s\"'`”’»」』][^\"'`”’»」』]{0,60}[\"'`”’»」』](?!\w)"
 )
 _ASSISTANT_RULE = re.compile(
     r"^(?:rule|constraint|requirement)s?\b ?\d{0,3}:"
@@ -72,7 +77,8 @@ _USER_HINTS: tuple[str, ...] = (
     "must", "never", "always", "make sure", "should not", "shouldn't", "only use", "not allowed",
     "forbidden", "without ", "port ", "keep ", "do not ", "don't ", "important", "rule", "note",
     "constraint", "requirement", "warning", "remember", "caution", "decided ", "decision",
-    "lets ", "let's ", "ll use", "will use", "prefer", "go with", "instead",
+    "lets ", "let's ", "ll use", "will use", "prefer", "go with", "instead", "final ",
+    "scratch that", "from now on", "forget ", "my mind", "no longer", "red line", "hard line",
 )  # fmt: skip
 _ASSISTANT_HINTS: tuple[str, ...] = (
     "decided", "decision", "ll use", "will use", "go with", "going with", "opted", "settled on",
@@ -163,6 +169,14 @@ def marked(text: str, *, by_user: bool) -> list[Marked]:
         elif decision.search(beginning):
             binding[Marked("decision", sentence)] = None
     return list(binding)
+
+
+def binds(sentence: str) -> bool:
+    """Whether a user's sentence is a rule, a decision, or gives a literal value."""
+    if _LITERAL.search(sentence):
+        return True
+    beginning = sentence[:SENTENCE_MAX]
+    return bool(_USER_RULE.search(beginning) or _USER_DECISION.search(beginning))
 
 
 def sentences(text: str) -> list[str]:

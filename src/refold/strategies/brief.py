@@ -342,10 +342,10 @@ def reach(view: View, handles: str, purpose: str = "") -> str:
     return f"; {UNFOLD} {handles} {purpose}".rstrip()
 
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_RUN = re.compile(rf"[{_CJK}]+|[^\W\d_{_CJK}]+|\d+")
+CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_RUN = re.compile(rf"[{CJK}]+|[^\W\d_{CJK}]+|\d+")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_IS_CJK = re.compile(rf"[{_CJK}]")
+_IS_CJK = re.compile(rf"[{CJK}]")
 _STOP = """
 a about after all also am an and any are as at be because been before being but by can could did do
 does doing for from further had has have having he her here hers him his how i if in into is it its

@@ -118,3 +118,38 @@ def test_pieces_of_a_line_are_chosen_as_if_all_were_weighed_again(
         choosing.take_best(choosing.gather(), room)
         made.append(choosing.kept)
     assert made[0] == made[1]
+
+
+CHAT = ["What is the weather like?", "I was thinking about lunch.", "Do you read much fiction?"]
+
+
+@given(
+    st.lists(st.integers(0, 2), min_size=4, max_size=40),
+    st.lists(st.integers(0, 39), min_size=1, max_size=6, unique=True),
+    st.integers(20, 400),
+)
+def test_no_rule_is_kept_without_the_later_one_that_may_replace_it(
+    chat: list[int], places: list[int], room: int
+) -> None:
+    texts = [f"{CHAT[n]} {at}" for at, n in enumerate(chat)]
+    rules: list[str] = []
+    for n, place in enumerate(sorted(places)):
+        rules.append(f"From now on, start the names of counters with 'v{n}_'.")
+        texts.insert(min(place + n, len(texts)), rules[-1])
+    span = requests("Hello there.", *texts)
+    kept = choose_lines(
+        span, {}, Shown(), room=room, floor=0.0, per_char=0.25, typed_share=0.5
+    ).items()
+    lines = {one.seq: one.lines[0] for one in span}
+    whole = {lines[seq] for (seq, _), pieces in kept if pieces == [(0, len(lines[seq]))]}
+    first = next((n for n, rule in enumerate(rules) if rule in whole), len(rules))
+    assert set(rules[first:]) <= whole
+    if room >= 30:
+        assert rules[-1] in whole
+
+
+def test_rules_come_before_small_talk_whatever_their_age() -> None:
+    chat = [f"{CHAT[n % 3]} {n}" for n in range(60)]
+    rule = "Never assume that the server runs in UTC."
+    kept = typed_choice(requests("Hello there.", *chat[:3], rule, *chat[3:]), room=40)
+    assert next(iter(kept)) == (5, 0)

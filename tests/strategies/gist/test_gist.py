@@ -255,6 +255,74 @@ def test_a_first_step_larger_than_the_page_keeps_what_was_asked_for(
     assert 0.6 * full < page.tokens < full
 
 
+# --- the agent's own work ---
+
+WORDS = st.lists(
+    st.sampled_from(["amber", "birch", "cedar", "delta", "ember", "fjord"]), min_size=3
+)
+
+
+def quoted_after(parts: Sequence[Body], target: int = 900) -> list[str]:
+    """The lines that a gist keeps of these messages, amid reading."""
+    log = log_of([*session(12), *parts, *work(12, first=20)])
+    return [line for slot in gists(fold_page(log, target)) for _, line in kept_lines(slot)]
+
+
+@settings(max_examples=20)
+@given(words=WORDS, times=st.integers(1, 3))
+def test_a_command_of_the_agent_is_kept_though_no_name_is_on_it(
+    words: list[str], times: int
+) -> None:
+    command = f"grind --slow {' '.join(words)}"
+    parts = [
+        part
+        for n in range(times)
+        for part in used(f"m{n}", "done\n" * 30, tool="bash", command=command)
+    ]
+    assert quoted_after(parts).count(f"command: {command}") == 1
+
+
+@settings(max_examples=20)
+@given(old=WORDS, new=WORDS, style=st.sampled_from(["old_string new_string", "oldText newText"]))
+def test_an_edit_is_quoted_by_its_new_side(old: list[str], new: list[str], style: str) -> None:
+    before, after = style.split()
+    sides = {
+        before: f"def total_was(basket):\n    return {'_x '.join(old)} of it",
+        after: f"def total_now(basket):\n    return {'_x '.join(new)} for it",
+    }
+    lines = "\n".join(quoted_after(used("e1", "changed", tool="edit", path="src/shop.py", **sides)))
+    assert f"return {'_x '.join(new)} for it" in lines
+    assert "of it" not in lines
+    assert "total_was" not in lines
+
+
+def test_of_a_patch_the_removed_lines_are_not_quoted() -> None:
+    patch = "*** Begin Patch\n-return total_was of the basket\n+return total_now of the basket"
+    lines = "\n".join(quoted_after(used("p1", "Done!", tool="apply_patch", input=patch)))
+    assert "total_now" in lines
+    assert "total_was" not in lines
+
+
+@settings(max_examples=20)
+@given(st.lists(st.sampled_from(["12\t}", "}", "7→ });", "--", "]", "3:"]), min_size=1))
+def test_no_line_of_numbers_and_brackets_is_quoted_alone(noise: list[str]) -> None:
+    output = "\n".join(f"call handler_{n}_3 of the shop\n{line}" for n, line in enumerate(noise))
+    lines = quoted_after(used("r1", output, tool="read_file", path="src/a.py"), target=1_500)
+    assert not {line.strip() for line in noise} & set(lines)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "The cause is a stale cache: two pods disagree about the lease until one restarts.",
+        "Die Ursache ist ein veralteter Speicher, weil zwei Rechner verschiedene Uhren haben.",
+        "原因は古いキャッシュです。二つのサーバーの時計がずれているためです。",
+    ],
+)
+def test_a_reason_without_any_name_is_kept_in_any_language(reason: str) -> None:
+    assert reason in quoted_after([said("assistant", reason)])
+
+
 # --- later gists ---
 
 

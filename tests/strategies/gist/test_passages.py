@@ -81,4 +81,4 @@ def test_a_message_that_the_page_shows_cut_is_folded_from_all_its_lines() -> Non
     )
     reader = Reader(brief_of(log))
     assert [one.lines for one in reader.read(shown)] == [["first", "second", "third"]]
-    assert reader.shown(shown) == Passage(2, "assistant", ["first"], [()])
+    assert reader.shown(shown) == Passage(2, "assistant", ["first"], [()], origins="s")

@@ -15,15 +15,22 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from refold.core.laws import is_request
-from refold.core.model import Edit, Slot, Summarize
+from refold.core.model import Edit, Fact, Slot, Summarize
 from refold.core.plan import Ask
 from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
-from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged, unmarked_lines
-from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of
+from refold.ledger.ledger import (
+    briefing_lines,
+    facts_of,
+    files_in_work,
+    ledger_lines,
+    merged,
+    unmarked_lines,
+)
+from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of, unfolder
 from refold.strategies.fit import common_size, cuts_of, edits_of, pieces
 from refold.strategies.gist.choice import choose_lines
-from refold.strategies.gist.draft import Draft, chars_of, list_share, summary_tokens
+from refold.strategies.gist.draft import Draft, chars_of, list_share, prose_share, summary_tokens
 from refold.strategies.gist.layout import Layout, Material, excerpts, lay_out, runs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
 
@@ -51,6 +58,7 @@ FLOOR = 0.0002  # the minimum worth per token of a line
 HASTE = 7.0
 HEADING_TOKENS = 40
 CUT_TOKENS = 64
+BRIEFING_TOKENS, BRIEFING_SHARE = 400, 0.1  # of the page
 
 
 def gist(brief: Brief) -> list[Edit | Ask]:
@@ -127,6 +135,7 @@ def _clip_newest(
     excess = max(over_share, page - max(brief.enough, layout.goal))
     if excess <= 0:
         return []
+    excess += min(8, excess // 16)  # the size of a notice is an estimate
     blocks = pieces(brief, layout.newest)
     size = common_size([piece.tokens for piece in blocks], excess)
     shorter, excess = excerpts(brief, layout.newest, excess, size, material.needs)
@@ -158,7 +167,16 @@ def _summaries(
     ledger_chars = LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate
     ledger_chars = int(max(ledger_chars, min(LEDGER_LEAST, LEDGER_MOST * room / rate)))
     ledger = ledger_lines(listed, ledger_chars, in_work)
-    left = room - brief.text_tokens("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
+    ledger = ledger if len(ledger) > 1 else []  # not the count alone
+    headings = (HEADING_TOKENS if unfolder(brief.view) else HEADING_TOKENS // 2) * len(
+        material.runs
+    )
+    in_force = merged(brief.view.facts, (*facts, *_facts_of_tail(brief, layout)))
+    briefing = briefing_lines(
+        in_force, int(min(BRIEFING_TOKENS, BRIEFING_SHARE * layout.goal) / rate)
+    )
+    top = [*briefing, *ledger]
+    left = room - headings - (brief.text_tokens("\n".join(top)) if top else 0)
     prose_max = min(cap_tokens(brief.budget.window), left // 4)
     prose = carried(material.slots, prose_max, brief.text_tokens)
     left -= brief.text_tokens(prose_text(prose)) if prose else 0
@@ -172,19 +190,28 @@ def _summaries(
         floor=FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare),
         per_char=rate,
         typed_share=TYPED_SHARE,
+        said_share=prose_share(left, material.chars * rate),
         told=unmarked_lines(ledger),
     )
     # Room that the lines do not need is for requests, rules and changed files.
     spare_chars = int(left / rate) - chars_of(kept)
-    ledger = ledger_lines(listed, ledger_chars, in_work, spare_chars)
+    if ledger:
+        ledger = ledger_lines(listed, ledger_chars, in_work, spare_chars)
     draft = Draft(
         brief=brief,
         material=material,
         noted=material.needs_noted(kept),
-        ledger=ledger,
+        ledger=[*briefing, *ledger],
         facts=facts,
         starved=starved,
         prose=prose,
     )
     edits = draft.within(room - for_names, kept, rate)
     return draft.with_names(edits, room, rate) if for_names else edits
+
+
+def _facts_of_tail(brief: Brief, layout: Layout) -> tuple[Fact, ...]:
+    """The facts of the messages that stay verbatim after the folded ones, for the briefing."""
+    first = min((slot.seq for slot in layout.raw), default=0)
+    tail = [slot for slot in layout.kept if slot.seq > first]
+    return facts_of(tail, brief.config, brief.view.facts, Cutter(brief.redact))

@@ -33,6 +33,9 @@ SOURCE_CHARS = 40
 # distance from it, up to a limit.
 TIGHT = 0.06
 SHARE, SHARE_MOST = 0.6, 0.3
+# The share of the room for prose alone. It grows as less than this share of the text can stay: the
+# fewer lines there are, the more it matters that some tell why.
+PROSE_TIGHT, PROSE_LEAST, PROSE_MOST = 0.1, 0.08, 0.45
 MARK = "Also named: "
 _LOCATION = re.compile(r"\.\w+[-:]\d+$")  # `a.py-12`, as in search output
 _SIDES = ("a/", "b/")  # of a diff
@@ -177,6 +180,12 @@ def list_share(room: float, text: float) -> float:
     """The share of the room for a list of names, given the size of the folded text."""
     tightness = 1 - room / (TIGHT * max(1.0, text))
     return min(SHARE_MOST, max(0.0, SHARE * tightness))
+
+
+def prose_share(room: float, text: float) -> float:
+    """The share of the room for prose alone, given the size of the folded text."""
+    tightness = 1 - room / (PROSE_TIGHT * max(1.0, text))
+    return min(PROSE_MOST, max(PROSE_LEAST, tightness))
 
 
 def names_line(names: Sequence[str], passages: Iterable[Passage] = ()) -> str:

@@ -18,13 +18,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from refold.core.laws import is_request
 from refold.core.model import Message, Role, Slot, Span, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
 from refold.display import without_colors
-from refold.ledger.arguments import arguments_of, command_of, paths_of
+from refold.ledger.arguments import arguments_of, command_of, is_command_key, key_of, paths_of
 from refold.ledger.sentences import own_text
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact
@@ -35,6 +34,7 @@ PIECE_CHARS = 160
 LINE_CHARS_READ = 32_000  # the longest result that stays on the page
 BARE = 0.1  # coverage by a line with fewer than three words besides the name
 GAP_CHARS = 3
+PATCH = "*** Begin Patch"
 WIDEN_CHARS = 12  # maximum growth of a piece to end at a word boundary
 TEXTS_REMEMBERED = 20_000
 READ_TOKENS_MAX = 150_000
@@ -52,9 +52,14 @@ _WORD = re.compile(r"[A-Za-z]{3,}")
 Pieces = list[tuple[int, int]]
 
 
+# The origin of a line, one letter each: prose of the agent, a command or another argument of one
+# line, a line of a longer command, of new text, of text that an edit replaced, of anything else.
+SAID, TYPED, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, OTHER = "stcampro"
+
+
 class Passage(Struct, gc=False):
-    """A message as the gist sees it: its lines without blank ones, the names on each, and the
-    numbers of typed lines."""
+    """A message as the gist sees it: its lines without blank ones, the names on each, their
+    origins (of all `OTHER` if empty), and the numbers of typed lines."""
 
     seq: int
     role: Role
@@ -62,13 +67,20 @@ class Passage(Struct, gc=False):
     names: list[tuple[str, ...]]
     typed: Sequence[int] = ()
     source: str = ""  # the file or command of a result
+    origins: str = ""
 
 
 def passage(seq: int, role: Role, text: str) -> Passage:
-    """A message by its text, without the colors of a terminal, which cost tokens for nothing."""
-    lines = list(filter(None, map(str.strip, without_colors(text).splitlines())))
+    """A message by its text."""
+    lines = lines_in(text)
     names = [names_of(line[:LINE_CHARS_READ]) for line in lines]
     return Passage(seq, role, lines, names)
+
+
+def lines_in(text: str) -> list[str]:
+    """The lines of a text, without blank ones and the colors of a terminal, which cost tokens for
+    nothing."""
+    return list(filter(None, map(str.strip, without_colors(text).splitlines())))
 
 
 # --- coverage of names ---
@@ -247,7 +259,10 @@ class Reader:
         return [message for message in messages if message is not NOTHING]
 
     def _passage_of(self, slot: Slot) -> Passage:
-        read = passage(slot.seq, slot.message.role, flat(slot.message))
+        parts = parts_of(slot.message)
+        read = passage(slot.seq, slot.message.role, "\n".join(part for _, part in parts))
+        if slot.message.role == "assistant":
+            read.origins = "".join(origins_in(origin, part) for origin, part in parts)
         sources: dict[str, None] = {}  # of the results, as far as their calls were read before
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
@@ -259,6 +274,7 @@ class Reader:
             own = without_colors(own_text(slot.message)).splitlines()
             typed = {line.strip() for line in own}
             read.typed = [at for at, line in enumerate(read.lines) if line in typed]
+            read.origins = "".join(TYPED if line in typed else OTHER for line in read.lines)
         return read
 
 
@@ -294,24 +310,48 @@ def quoted_passages(slot: Slot, before: int = sys.maxsize) -> list[Passage]:
 
 def flat(message: Message) -> str:
     """A message as text, without thinking: a call is its name and a line per argument."""
-    parts: list[str] = []
+    return "\n".join(part for _, part in parts_of(message))
+
+
+def parts_of(message: Message) -> list[tuple[str, str]]:
+    """The texts of a message, each with its origin. A list of to-dos is given without states: the
+    ledger has the newest, and an old state would reopen a finished item."""
+    parts: list[tuple[str, str]] = []
+    own = SAID if message.role == "assistant" else OTHER
     for block in message.blocks:
         if isinstance(block, ToolCall):
-            parts += [block.name, argument_lines(block)]
+            parts.append((OTHER, block.name))
+            values = _arguments(block)
+            if not isinstance(values, dict):
+                parts.append((SCRIPT, str(block.arguments)))
+                continue
+            if BY_NAME.get(compact(block.name)) == "todo":
+                values = stateless(values)
+            parts += [(_origin(name, values), f"{name}: {value}") for name, value in values.items()]
         elif not isinstance(block, Thinking):
-            parts.append(text_of(block))
-    return "\n".join(filter(None, parts))
+            parts.append((own, text_of(block)))
+    return [part for part in parts if part[1]]
 
 
-def argument_lines(call: ToolCall) -> str:
-    """A line per argument, or the text itself if it is not an object. A list of to-dos is given
-    without states: the ledger has the newest, and an old state would reopen a finished item."""
-    values = _arguments(call)
-    if not isinstance(values, dict):
-        return str(call.arguments)
-    if BY_NAME.get(compact(call.name)) == "todo":
-        values = stateless(values)
-    return text_of(replace(call, arguments=values))
+def _origin(name: str, arguments: dict[str, Any]) -> str:
+    """The origin of the lines of an argument. An argument `old…` with a sibling `new…` is the text
+    that an edit replaces."""
+    key = key_of(name)
+    if key.startswith("old") and any(key_of(other) == f"new{key[3:]}" for other in arguments):
+        return REPLACED
+    value = arguments[name]
+    is_long = isinstance(value, str) and "\n" in value.strip()
+    if is_command_key(key):
+        return SCRIPT if is_long else COMMAND
+    return WRITTEN if is_long else ARGUMENT
+
+
+def origins_in(origin: str, text: str) -> str:
+    """The origins of the lines of a text. In a patch, the removed lines were replaced."""
+    lines = lines_in(text)
+    if origin in (SCRIPT, WRITTEN) and PATCH in text:
+        return "".join(REPLACED if line.startswith("-") else WRITTEN for line in lines)
+    return origin * len(lines)
 
 
 def _arguments(call: ToolCall) -> Any:
@@ -347,20 +387,24 @@ class NumberedLines:
         self.span = span
         self.lines: list[str] = []
         self.names: list[tuple[str, ...]] = []
+        self.origins = ""
         self.home: list[int] = []  # the message of a line
         self.first: list[int] = []  # the first line of a message
         # The next line of the message, for the last line the one before it; -1 if there is none.
         self.neighbour: list[int] = []
+        origins: list[str] = []
         for index, passage in enumerate(span):
             self.first.append(len(self.lines))
             self.lines += passage.lines
             self.names += passage.names
+            origins.append(passage.origins or OTHER * len(passage.lines))
             self.home += [index] * len(passage.lines)
             last = len(self.lines) - 1
             self.neighbour += range(self.first[-1] + 1, last + 1)
             if passage.lines:
                 self.neighbour.append(last - 1 if len(passage.lines) > 1 else -1)
         self.first.append(len(self.lines))
+        self.origins = "".join(origins)
 
     def beside(self, at: int) -> list[int]:
         """The lines with this neighbour: the one before it, and the last of the message if that is
