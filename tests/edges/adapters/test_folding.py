@@ -162,6 +162,20 @@ def test_an_adapter_sends_the_very_messages_of_the_request(
                 assert parted_faults(request, {"input": messages}) == []
 
 
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_prefill_stays_the_last_message(count: int) -> None:
+    messages = [{"role": "user", "content": "Weigh the crates."}]
+    for number in range(count):
+        said, results = reply("anthropic", number, 1, thinks=False)
+        messages += [*said, *results]
+    messages.append({"role": "assistant", "content": "The total is"})
+    model = "claude-sonnet-4-5"
+    with refold.open("a", store="memory:", model=model, window=8_000) as context:
+        sent = folded(context, messages, guest.same, guest.same, dialect="anthropic").shown
+    assert sent[-1] == messages[-1]
+    assert (sent == messages) == (count == 3)
+
+
 def broken(one):
     raise TypeError("no such type")
 

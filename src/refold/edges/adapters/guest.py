@@ -29,6 +29,7 @@ from refold.conversations.listing import id_for
 from refold.core.model import Slot, ToolResult
 from refold.dialects.native import takes_none
 from refold.dialects.page import PageMessage, unsettled
+from refold.dialects.protocol import GO_ON
 from refold.settings.sources import default_store
 from refold.types import Store
 
@@ -77,8 +78,11 @@ def folded(
     view = context.view
     slots = {slot.seq: slot for slot in view.slots}
     index_of = {own: index for index, own in enumerate(seqs) if own}
+    page = context.page(dialect)
+    if page and wires[-1].get("role") == "assistant" and page[-1].message.get("content") == GO_ON:
+        page.pop()  # the caller's prefill stays one
     shown = []
-    for one in context.page(dialect):
+    for one in page:
         index = index_of.get(one.seqs)
         if index is not None and _is_unchanged(one, [slots[seq] for seq in one.seqs], dialect):
             shown.append(messages[index])
