@@ -20,6 +20,7 @@ from pathlib import Path
 from bench import (
     compaction,
     copies,
+    days_later,
     fidelity,
     hooks,
     hostile,
@@ -110,6 +111,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "recall": lambda given: recall.run(data_folder(given.data), step=20 if given.quick else 1),
     "search": lambda given: search.run(20_000) if given.quick else search.run(),
     "memory": lambda given: memory.run(data_folder(given.data), quick=given.quick),
+    "days_later": lambda given: days_later.run(data_folder(given.data)),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
     "importers": run_importers,
     "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
