@@ -46,10 +46,11 @@ class Pages:
         output_max = None if wire.output_limit in overrides else self._model.output_max
         return wire.finished({**rendered.request, **overrides}, output_max=output_max)
 
-    def page(self, dialect: str | None, *, settle: bool) -> list[PageMessage]:
-        """The messages on the page, each with its slots. Compacts and writes nothing."""
+    def page(self, dialect: str | None, *, settle: bool, at: int | str | None) -> list[PageMessage]:
+        """The messages on the page, or on the page at a place, each with its slots. Compacts and
+        writes nothing."""
         with self._log.reading() as state:
-            view = state.view()
+            view = state.view() if at is None else self._log.view_at(at)
             wire = dialects.dialect(self._model.dialect(dialect))
             takes = self._model.takes(wire.name)
             native = is_shown(view.slots, takes)
