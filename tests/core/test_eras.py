@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.codec import decode
-from refold.core.eras import is_in, with_span
+from refold.core.eras import with_span
 from refold.core.fold import fold
 from refold.core.laws import thinking_check
 from refold.core.model import (
@@ -31,6 +31,7 @@ from refold.core.model import (
     Thinking,
     View,
 )
+from refold.core.switches import is_in
 from tests.core.logs import logs, sealed, user
 from tests.core.test_fold import appended
 

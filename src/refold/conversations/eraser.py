@@ -146,7 +146,8 @@ def _chosen(about: Conversation, events: dict[int, Event], seqs: Sequence[int] |
     # Copies off the page: an imported session may have been rewritten from some point on.
     words = {mark for seq in chosen if (mark := _words(events[seq])) is not None}
     off = switches(events.values()).off if words else ()
-    copies = [seq for seq in sorted(off) if seq not in chosen and _words(events[seq]) in words]
+    later = (seq for seq in sorted(events) if seq in off and seq not in chosen)
+    copies = [seq for seq in later if _words(events[seq]) in words]
     return [*chosen, *copies]
 
 

@@ -2,7 +2,8 @@
 
 Derived and disposable: a missing, older or foreign bookmark costs a full fold, nothing else. `kept`
 encodes it; `resumed` restores the fold, given the events it refers to (visible bodies, their edits,
-the system prompt and the tools). Neighbour: `fold`.
+the system prompt and the tools). A bookmark of an earlier place (`is_along`) leaves out the lists
+that the fold at any later head has, too. Neighbour: `fold`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from refold import decoding
 from refold.core.codec import decode, digest_of
 from refold.core.eras import Change
-from refold.core.fold import Fold
+from refold.core.fold import FactPlace, Fold
 from refold.core.model import (
     Anchor,
     Applied,
@@ -36,16 +37,22 @@ from refold.core.model import (
     View,
 )
 from refold.core.shortened import edited, skeleton, standin, summary_text
+from refold.core.switches import ControlLog
 
-VERSION = 8
+VERSION = 9
 DIGEST_BYTES = 16
+
+
+SlotKey = tuple[int, int, int, tuple[Applied, ...]]  # seq, last, tokens and edits
+Known = Mapping[SlotKey, Slot]
+Facts = Mapping[FactPlace, Fact]
 
 
 class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     version: int
     head: int
     chain: bytes
-    slots: list[tuple[int, int, int, tuple[Applied, ...]]]
+    slots: list[SlotKey]
     meta: Meta
     system: tuple[int, int]
     tools: tuple[int, int]
@@ -60,7 +67,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     counts: dict[str, int]
     artifacts: list[int]
     checkpoints: dict[str, int]
-    facts: list[Fact]
+    facts: list[FactPlace]
     undoable: list[tuple[int, str]]
     purposes: dict[str, str]
     lessons: dict[str, Lesson]
@@ -71,12 +78,15 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     eras: list[tuple[int, int, int]]
     newest: Change | None
     edited: list[Span]
+    controls: tuple[bytes, int]
 
 
+NOTHING: Known = {}
+NO_FACTS: Facts = {}
 _DECODER = decoding.packed_decoder(Bookmark)
 
 
-def kept(state: Fold) -> bytes:
+def kept(state: Fold, *, is_along: bool = False) -> bytes:
     """The state as bytes, after their digest: a damaged bookmark is detected, and costs a fold."""
     data = msgspec.msgpack.encode(
         Bookmark(
@@ -96,9 +106,9 @@ def kept(state: Fold) -> bytes:
             responses=state.responses,
             calibration=state.calibration,
             counts=state.counts,
-            artifacts=state.artifacts.tolist(),
+            artifacts=[] if is_along else state.artifacts.tolist(),
             checkpoints=state.checkpoints,
-            facts=list(state.facts.values()),
+            facts=list(state.fact_places.values()),
             undoable=state.undoable,
             purposes=state.purposes,
             lessons=state.lessons,
@@ -109,6 +119,7 @@ def kept(state: Fold) -> bytes:
             eras=[(era.since, era.until, era.until_native) for era in state.eras],
             newest=state.newest,
             edited=state.edited,
+            controls=(b"", 0) if is_along else state.controls.packed(),
         )
     )
     return digest_of(b"", data) + data
@@ -125,11 +136,14 @@ def read(data: bytes | None) -> Bookmark | None:
     return mark if mark.version == VERSION else None
 
 
-def needed(mark: Bookmark) -> list[int]:
+def needed(mark: Bookmark, known: Known = NOTHING, facts: Facts = NO_FACTS) -> list[int]:
     """The seqs of the events that `resumed` needs."""
     seqs = {seq for seq, _ in (mark.system, mark.tools) if seq}
-    seqs.update(*mark.contents)
-    for seq, _, _, edits in mark.slots:
+    seqs.update(*mark.contents, (place[0] for place in mark.facts if place not in facts))
+    for place in mark.slots:
+        if place in known:
+            continue
+        seq, _, _, edits = place
         seqs.update(edit.seq for edit in edits)
         if not (edits and edits[0].block < 0):
             seqs.add(seq)
@@ -147,15 +161,17 @@ def size(mark: Bookmark) -> View:
     )
 
 
-def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
-    """The fold at the bookmark."""
+def resumed(
+    mark: Bookmark,
+    events: Mapping[int, Event],
+    known: Known = NOTHING,
+    facts: Facts = NO_FACTS,
+) -> Fold:
+    """The fold at the bookmark. What is the same in `known` and `facts` is taken from there."""
     state = Fold()
     state.head, state.chain = mark.head, mark.chain
     state.erased = mark.erased
-    state.slots = [
-        _slot(seq, last, tokens, edits, events, mark.erased)
-        for seq, last, tokens, edits in mark.slots
-    ]
+    state.slots = [known.get(place) or _slot(*place, events, mark.erased) for place in mark.slots]
     state.slot_tokens = sum(slot.tokens for slot in state.slots)
     _add_contents(state, mark, events)
     state.system_seq, state.system_tokens = mark.system
@@ -164,7 +180,13 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.anchor, state.totals = mark.anchor, mark.totals
     state.responses, state.calibration, state.counts = mark.responses, mark.calibration, mark.counts
     state.artifacts, state.checkpoints = array("q", mark.artifacts), mark.checkpoints
-    state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
+    bodies = {seq: decode(events[seq]) for seq, _ in mark.facts if seq in events}
+    for seq, at in mark.facts:
+        body = bodies.get(seq)
+        fact = body.facts[at] if isinstance(body, Summarize) else facts.get((seq, at))
+        if fact is not None:
+            state.facts[fact.kind, fact.text] = fact
+            state.fact_places[fact.kind, fact.text] = seq, at
     state.undoable, state.lessons = list(mark.undoable), mark.lessons
     state.purposes = mark.purposes
     state.reached_at = mark.reached_at
@@ -175,6 +197,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
         Era(since=since, until=until, until_native=native) for since, until, native in mark.eras
     ]
     state.newest, state.edited = mark.newest, mark.edited
+    state.controls = ControlLog(*mark.controls)
     return state
 
 

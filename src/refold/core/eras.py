@@ -31,9 +31,7 @@ from refold.core.model import (
     Span,
     Summarize,
 )
-from refold.core.switches import Switches, switched
-
-Controls = Sequence[tuple[int, Body]]  # control events, by seq
+from refold.core.switches import Controls, Off, Switches, is_front, switched
 
 
 class Change(Struct, frozen=True):
@@ -74,12 +72,6 @@ def is_idle(seq: int, restore: Restore) -> bool:
     return restore.seq >= seq - 1
 
 
-def is_front(meta: Meta) -> bool:
-    """Whether the metadata sets the system prompt or the tools, which come before all messages."""
-    fields = (meta.system, meta.tools, meta.system_seq, meta.tools_seq)
-    return any(value is not None for value in fields)
-
-
 def era_at(eras: Sequence[Era], head: int) -> Era:
     """The era of a head."""
     return eras[bisect_right(eras, head, key=lambda era: era.since) - 1]
@@ -105,11 +97,6 @@ def with_span(spans: Sequence[Span], more: Span) -> list[Span]:
     touched = (*spans[start:stop], more)
     joined = Span(min(span.first for span in touched), max(span.last for span in touched))
     return [*spans[:start], joined, *spans[stop:]]
-
-
-def is_in(spans: Sequence[Span], seq: int) -> bool:
-    at = bisect_left(spans, seq, key=lambda span: span.last)
-    return at < len(spans) and seq in spans[at]
 
 
 # --- one more change ---
@@ -188,7 +175,7 @@ class _Walk:
         self.newest: Change | None = None
         self.live: set[int] = set()
         self.erases: set[int] = set()  # never switched off
-        self.off: set[int] = set()
+        self.off, self.reverted = Off(), set[int]()  # `reverted`: since `off` was found
         self.pins: set[int] = set()
 
     def change(self, change: Change | None) -> None:
@@ -205,7 +192,9 @@ class _Walk:
 
     def pin(self, seq: int, pin: Pin) -> None:
         """Adds a pin; it is a change if an edit names its message."""
-        if pin.seq in self.off or (pin.seq in self.pins) == pin.on:
+        if pin.seq in self.off or pin.seq in self.reverted:
+            return
+        if (pin.seq in self.pins) == pin.on:
             return
         self.pins ^= {pin.seq}
         live = (self.changes[at] for at in self.live)
@@ -229,7 +218,7 @@ class _Walk:
             self.newest = None
             return
         if isinstance(body, Revert) and body.seq < seq:
-            self.off.add(body.seq)
+            self.reverted.add(body.seq)
             self.pins.discard(body.seq)
         self.change(change_of(seq, body))
 
@@ -241,7 +230,7 @@ class _Walk:
             change = Change(seq)  # reverting the end of all thinking does not revalidate it
         if change is not None:
             self.changes[seq] = change
-        self.off, self.pins = set(found.off), set(found.pins)
+        self.off, self.reverted, self.pins = found.off, set(), set(found.pins)
         # Erased messages do not come back.
         live = {at for at in self.changes if at not in found.off or at in self.erases}
         self.steps.append(_Step(seq, self.live ^ live))

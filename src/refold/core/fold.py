@@ -18,7 +18,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.codec import decode
-from refold.core.eras import Change, after, change_of, eras_of, is_in, named_by, with_span
+from refold.core.eras import Change, after, change_of, eras_of, named_by, with_span
 from refold.core.model import (
     ADOPTED,
     CLEARED,
@@ -56,9 +56,10 @@ from refold.core.model import (
     is_shown,
 )
 from refold.core.shortened import ERASED_TOKENS, edited, skeleton, standin, summary_text
-from refold.core.switches import CONTROLS, REACHING, Switches, switches
+from refold.core.switches import CONTROLS, REACHING, ControlLog, Switches, is_in, switches
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
+FactPlace = tuple[int, int]  # the seq of a summary, and the index in its facts
 CONTENTS_KEPT = 16  # system prompts, and lists of tools, that a later event may refer to
 PASSING = ("command", "error", "artifact")
 CHANGING = CONTROLS | {"meta"}  # kinds of events that may change earlier parts of the page
@@ -79,7 +80,7 @@ def fold(events: Iterable[Event]) -> View:
 def folded(events: Iterable[Event], found: Switches) -> Fold:
     """The second pass over a log with its switches, as a state that further events can extend."""
     state = Fold()
-    state.pins, state.erased, state.walked = set(found.pins), dict(found.erased), set()
+    state.begin_walk(found)
     for event in events:
         state.step(event, live=event.seq not in found.off, found=found)
     state.end_walk()
@@ -118,14 +119,14 @@ class Fold:
         self.artifacts = array("q")
         self.checkpoints: dict[str, int] = {}
         self.facts: dict[tuple[str, str], Fact] = {}
+        self.fact_places: dict[tuple[str, str], FactPlace] = {}
         self.undoable: list[tuple[int, str]] = []
         self.purposes: dict[str, str] = {}  # by batch, unless it is an ordinary compaction
         self.lessons: dict[str, Lesson] = {}  # limits learned from refusals, by model
         self.reached_at = 0  # the newest erase, or pin, that changed the page before it
         self.edited: list[Span] = []  # spans of live edits, in order, joined where they touch
-        # During the second pass over a log: the pins so far, and the control events.
-        self.walked: set[int] | None = None
-        self.controls: list[tuple[int, Body]] = []
+        self.walked: set[int] | None = None  # the pins so far, during the second pass over a log
+        self.controls = ControlLog()
         self.eras = [Era(since=0)]
         self.newest: Change | None = None
         self.first_at_ms = self.updated_ms = 0
@@ -232,25 +233,29 @@ class Fold:
         that are off count too: they were live when later messages were written."""
         if body is None or event.kind not in CHANGING:
             return
+        self.controls.add(event.seq, body)
         if self.walked is not None:
-            self.controls.append((event.seq, body))
             return
         # A pin that changes the page reaches back, so it never comes here.
         change = None if isinstance(body, Pin) else change_of(event.seq, body)
         if change is not None:
             self.eras, self.newest = after(self.eras, self.newest, change), change
 
+    def begin_walk(self, found: Switches) -> None:
+        """Begins a second pass, from here on, with the switches of the whole log."""
+        self.walked, self.pins, self.erased = self.pins, set(found.pins), dict(found.erased)
+
     def end_walk(self) -> None:
         """Ends the second pass over a log."""
-        self.eras, self.newest = eras_of(self.controls)
-        self.walked, self.controls = None, []
+        self.eras, self.newest = eras_of(self.controls.all())
+        self.walked = None
 
     def copy(self) -> Fold:
         """An independent copy of the state."""
         twin = Fold()
         for name, value in vars(self).items():
             setattr(twin, name, value.copy() if isinstance(value, list | dict | set) else value)
-        twin.artifacts = self.artifacts[:]
+        twin.artifacts, twin.controls = self.artifacts[:], self.controls.copy()
         return twin
 
     # --- messages, usage, meta ---
@@ -373,7 +378,9 @@ class Fold:
             case Summarize():
                 self._cover(event, edit.span, summary_text(edit), edit)
                 new = {(fact.kind, fact.text): fact for fact in edit.facts}
-                self.facts = bounded({**self.facts, **new})
+                places = {(f.kind, f.text): (event.seq, at) for at, f in enumerate(edit.facts)}
+                self.facts, places = bounded({**self.facts, **new}), self.fact_places | places
+                self.fact_places = {key: places[key] for key in self.facts}
             case _:
                 assert_never(edit)
         if edit.purpose in (CLEARED, ADOPTED, NATIVE):

@@ -296,10 +296,13 @@ class Context:
         return self._pages.request(dialect, overrides, self._memories.show)
 
     @checked
-    def page(self, dialect: str | None = None, *, settle: bool = True) -> list[PageMessage]:
+    def page(
+        self, dialect: str | None = None, *, settle: bool = True, at: int | str | None = None
+    ) -> list[PageMessage]:
         """The messages on the page with their seqs, for a loop of your own; compacts and writes
-        nothing. `settle=False` leaves open calls open and inserts nothing."""
-        return self._pages.page(dialect, settle=settle)
+        nothing. `settle=False` leaves open calls open and inserts nothing. With `at` (a seq or a
+        checkpoint), the page as it was there."""
+        return self._pages.page(dialect, settle=settle, at=at)
 
     @property
     def view(self) -> View:

@@ -36,6 +36,7 @@ def fork(context: Context, id: str, at: int | str | None) -> Context:
         log.write_pending()
         seq = log.state.head if at is None else seq_of(at)
         log.store.fork(context.id, seq, open_id_checked(id))
+        log.log.keep_bookmark_of_fork(id, seq)
         twin = _opened_beside(context, id)
         names = () if state.meta.names else None  # a name belongs to one conversation
         twin.update(title=f"Fork of {state.meta.title or context.id}", names=names)

@@ -21,11 +21,10 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.planning import Job, scored
 from refold.config import Config
-from refold.core.codec import decode
 from refold.core.fold import Fold
 from refold.core.laws import thinking_check
 from refold.core.model import Event, Restore, Revert, Thinking
-from refold.core.switches import CONTROLS, switched
+from refold.core.switches import Controls, switched
 from refold.dialects.native import is_shown
 from refold.display import suggestion
 from refold.errors import Conflict, Invalid
@@ -241,12 +240,12 @@ def _to_redo(past: History) -> tuple[Change, list[Revert]]:
 def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
     """Appends the chosen reverts; starts over if other writers changed the history."""
     for _ in range(TRIES_MAX):
-        events = list(log.log.read()) if log.state.head else []
-        change, reverts = choose(history(events))
+        controls = log.state.controls.all()
+        change, reverts = choose(history(controls))
         if not reverts:
             return Undone()
         if change.kind == "restore" and reverts[-1].seq == change.seq:
-            reverts = [*_written_again(events, change.seq, reverts), *reverts]
+            reverts = [*_written_again(log, controls, change.seq, reverts), *reverts]
         before, changes = model.current, list(log.state.undoable)
         drafts = [log.draft(revert) for revert in reverts]
         if log.append(drafts, fresh=partial(_is_unchanged, changes)):
@@ -266,17 +265,20 @@ def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
 
 
 def _written_again(
-    events: Sequence[Event], restore: int, reverts: Sequence[Revert]
+    log: OpenLog, controls: Controls, restore: int, reverts: Sequence[Revert]
 ) -> list[Revert]:
     """Reverts messages written again under their keys after a restore: undoing it brings back the
     originals, and the page would have both."""
-    head = events[-1].seq
-    controls = [(event.seq, decode(event)) for event in events if event.kind in CONTROLS]
+    head = log.state.head
     off = switched([*controls, *enumerate(reverts, head + 1)]).off
-    messages = (event for event in events if event.kind == "message")
-    active = [(seq, key) for seq, key in keyed(messages) if seq not in off]
-    before = {key for seq, key in active if seq < restore}
-    return [Revert(seq=seq) for seq, key in active if seq > restore and key in before]
+
+    def active(after: int, last: int) -> list[tuple[int, str]]:
+        messages = (event for event in log.log.read(after, last) if event.kind == "message")
+        return [(seq, key) for seq, key in keyed(messages) if seq not in off]
+
+    later = active(restore, head)
+    before = {key for _, key in active(0, restore - 1)} if later else ()
+    return [Revert(seq=seq) for seq, key in later if key in before]
 
 
 def _is_unchanged(changes: list[tuple[int, str]], state: Fold) -> bool:

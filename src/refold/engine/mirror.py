@@ -136,7 +136,7 @@ class Mirror:
         """The length of refold's own page if the list begins with it; else 0."""
         for settle in (True, False):
             before = BEGINNING
-            page = self._pages.page(None, settle=settle)
+            page = self._pages.page(None, settle=settle, at=None)
             for shown in page:
                 before = front_of(before, self._recorder.parse(shown.message))
             if page and len(page) <= len(fronts) and fronts[len(page) - 1] == before:

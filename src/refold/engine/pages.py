@@ -43,11 +43,17 @@ class Pages:
         output_max = None if wire.output_limit in overrides else self._model.output_max
         return wire.finished({**rendered.request, **overrides}, output_max=output_max)
 
-    def page(self, dialect: str | None, *, settle: bool) -> list[PageMessage]:
-        """The messages on the page, each with its slots. Compacts and writes nothing."""
+    def page(self, dialect: str | None, *, settle: bool, at: int | str | None) -> list[PageMessage]:
+        """The messages on the page, or on the page at a place, each with its slots. Compacts and
+        writes nothing."""
         with self._log.reading() as state:
-            view = state.view()
-            page = self._page(dialect)
+            view = state.view() if at is None else self._log.view_at(at)
+            # An earlier page must not displace the rendered parts of the newest one.
+            page = (
+                self._page(dialect)
+                if at is None
+                else self._model.page(self._model.dialect(dialect))
+            )
             if settle:
                 return page.shown(view, self._model.keywords)
             native = is_shown(view.slots, page.takes)

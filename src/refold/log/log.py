@@ -11,8 +11,9 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
-from itertools import chain, zip_longest
+from itertools import pairwise, zip_longest
 
 from refold.core import bookmark
 from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, resealed, seal, uuid7
@@ -22,6 +23,7 @@ from refold.core.model import ENCRYPTED, Body, Erase, Event, Message, Role, Slot
 from refold.core.switches import REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
+from refold.log.past import Past
 from refold.stores import refuse_encrypted, synced_of
 from refold.stores.protocol import Store
 from refold.system.disk import HAPPENED_MS_MAX
@@ -62,6 +64,7 @@ class Log:
         self.ended_at = 0  # the head of a bookmark, if the log no longer reached it when opened
         self._tried = 0  # the head at the last attempt to keep a bookmark
         self.hollow = 0  # up to this seq, messages on the page may lack their blocks
+        self.past = Past(self)
         self.state = self._opened()
 
     # --- reading ---
@@ -81,7 +84,7 @@ class Log:
         self.ended_at = 0 if tail else mark.head
         if not tail or tail[0].seq != mark.head or tail[0].chain != mark.chain:
             return None
-        events = self._events(bookmark.needed(mark))
+        events = self.events(bookmark.needed(mark))
         if events is None:
             return None
         state = bookmark.resumed(mark, events)
@@ -90,13 +93,13 @@ class Log:
             for event in tail:
                 if event.seq <= mark.head:
                     continue
-                self._check_next(event, state)
+                self._check_next(event, state.head, state.chain)
                 if not state.add(event):
-                    return None
+                    state = self.past.switched_on(state, [event])
             tail = self.store.read(self.conversation, after=state.head, limit=PAGE_EVENTS)
         return state
 
-    def _events(self, seqs: Sequence[int]) -> dict[int, Event] | None:
+    def events(self, seqs: Sequence[int]) -> dict[int, Event] | None:
         """Events by seq, with one read per gapless run; None if one is missing."""
         events: dict[int, Event] = {}
         for span in runs(seqs):
@@ -133,12 +136,12 @@ class Log:
             what = f"{self.conversation}: the chain is broken at event {event.seq}"
             raise Corrupt(what, hint=REPAIR)
 
-    def _check_next(self, event: Event, state: Fold) -> None:
+    def _check_next(self, event: Event, head: int, chain: bytes) -> None:
         """Raises Corrupt if the event is not the successor of the last one folded."""
-        if event.seq != state.head + 1:
-            what = f"{self.conversation}: event {event.seq} follows event {state.head}"
+        if event.seq != head + 1:
+            what = f"{self.conversation}: event {event.seq} follows event {head}"
             raise Corrupt(what, hint=REPAIR)
-        self._check_chain(event, state.chain)
+        self._check_chain(event, chain)
 
     def catch_up(self) -> bool:
         """Folds events of other writers. Returns True if there were any, or if the log continues in
@@ -161,11 +164,14 @@ class Log:
     def _fold(self, events: Sequence[Event], bodies: Sequence[Body | None] = ()) -> None:
         """Folds events, each with its body if already decoded. A body is always decoded from the
         event's own bytes, so the page can never differ from the log."""
-        for event, body in zip_longest(events, bodies):
+        for at, (event, body) in enumerate(zip_longest(events, bodies)):
             if body is None:
-                self._check_next(event, self.state)
+                self._check_next(event, self.state.head, self.state.chain)
             if not self.state.add(event, body):
-                self.state = self._refolded()
+                for before, later in pairwise(events[at:]):
+                    self._check_next(later, before.seq, before.chain)
+                self.restore_blocks()
+                self.state = self.past.switched_on(self.state, events[at:])
                 return
 
     def drop_blocks(self) -> None:
@@ -189,7 +195,7 @@ class Log:
         """Reads the blocks again that `drop_blocks` freed."""
         mark = bookmark.read(bookmark.kept(self.state)) if self.hollow else None
         if mark is not None:
-            events = self._events(bookmark.needed(mark))
+            events = self.events(bookmark.needed(mark))
             self.state = self._refolded() if events is None else bookmark.resumed(mark, events)
         self.hollow = 0
 
@@ -205,7 +211,7 @@ class Log:
     def ages(self, seqs: Sequence[int]) -> dict[int, int]:
         """The ages of these events in milliseconds, by seq."""
         now = self.clock()
-        return {seq: now - event.at_ms for seq, event in (self._events(seqs) or {}).items()}
+        return {seq: now - event.at_ms for seq, event in (self.events(seqs) or {}).items()}
 
     def call(self, id: str, ahead: Sequence[Message] = ()) -> ToolCall | None:
         """The newest tool call with that id, among messages about to be appended (`ahead`) and on
@@ -260,6 +266,7 @@ class Log:
             self.state = ahead
         else:
             self._fold(events, [draft.body for draft in drafts[len(done) :]])
+        self.past.note(events, self.state)
         # A bookmark lists every slot, so a long page gets one less often.
         if self.state.head - self._tried >= max(BOOKMARK_EVENTS, len(self.state.slots) // 4):
             self.keep_bookmark()
@@ -270,9 +277,8 @@ class Log:
         folded is never written. None if no event reaches back."""
         if REACHING.isdisjoint([event.kind for event in events]):
             return None
-        last = self.state.head
-        off = switches(chain(self.read(last=last), events))
-        return folded(chain(self.read(last=last), events), off)
+        self.restore_blocks()
+        return self.past.switched_on(self.state, events)
 
     def _sealed(self, drafts: Sequence[Draft], at_ms: int) -> list[Event]:
         before, seq = self.state.chain, self.state.head
@@ -324,6 +330,11 @@ class Log:
             self.marked = self.state.head
         except (RefoldError, OverflowError, ValueError) as error:
             self.bookmark_fault = sentence(error)
+
+    def keep_bookmark_of_fork(self, fork: str, at: int) -> None:
+        """Stores the fold at a position as the bookmark of a fork that leaves there."""
+        with suppress(RefoldError, OverflowError, ValueError):
+            self.store.keep_bookmark(fork, bookmark.kept(self.past.at(at)))
 
 
 @cache

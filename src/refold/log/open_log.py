@@ -25,7 +25,7 @@ from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
 from refold.log.notices import Notice, NoticeName, Notices, SyncNews
 from refold.log.trace import open_id_checked
-from refold.log.undo import checkpointing
+from refold.log.undo import checkpointing, restoring
 from refold.redaction import redactor
 from refold.stores import is_read_only, synced_of
 from refold.stores.protocol import Store
@@ -138,6 +138,11 @@ class OpenLog:
             system_tokens=system_tokens,
             tools_tokens=tools_tokens,
         )
+
+    def view_at(self, to: int | str) -> View:
+        """The page as it was at a seq, a checkpoint or a handle."""
+        with self.reading() as state:
+            return self.log.past.at(restoring(state, to).seq).view()
 
     # --- reading ---
 

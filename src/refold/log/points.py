@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.core.budget import current_tokens, factor_of
 from refold.core.codec import decode
-from refold.core.fold import Fold, fold, folded
+from refold.core.fold import Fold, folded
 from refold.core.laws import is_request
 from refold.core.model import (
     ADOPTED,
@@ -162,8 +162,8 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 def difference(log: Log, first: int, last: int, config: Config) -> Difference:
-    """The difference of two points, from two folds."""
-    before, after = fold(log.read(0, first)), fold(log.read(0, last))
+    """The difference of two points."""
+    before, after = log.past.at(first), log.past.at(last)
     old = {slot.seq: slot for slot in before.slots if not slot.standin}
     new = {slot.seq: slot for slot in after.slots if not slot.standin}
     batches = {batch for _, batch in before.undoable}

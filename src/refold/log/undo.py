@@ -40,7 +40,7 @@ from refold.core.model import (
     Span,
     Summarize,
 )
-from refold.core.switches import switches
+from refold.core.switches import Controls, switched, switches
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, message_of
 from refold.strategies.gist.layout import runs
@@ -154,33 +154,33 @@ def reverting(state: Fold, batch: str) -> Revert:
     return Revert(batch=batch)
 
 
-def history(events: Iterable[Event]) -> History:
+def history(controls: Controls) -> History:
     """The active and undone changes of a log."""
-    controls = [event for event in events if event.kind in ("edit", "revert", "restore")]
-    off = switches(controls).off
+    kinds = Replace | Hide | Summarize | Revert | Restore
+    controls = [control for control in controls if isinstance(control[1], kinds)]
+    off = switched(controls).off
     changes: dict[str | int, Change] = {}
     undone: dict[str | int, Change] = {}
     keys: set[str | int] = set()
     taken_off: set[int] = set()
-    seqs = {event.seq for event in controls}
-    for event in controls:
-        body = decode(event)
+    seqs = {seq for seq, _ in controls}
+    for seq, body in controls:
         if isinstance(body, Revert):
             if not body.batch and body.seq not in seqs:
-                taken_off.add(event.seq)
+                taken_off.add(seq)
             target = changes.get(body.batch or body.seq)
-            if target is not None and event.seq not in off:
-                undone[body.batch or body.seq] = replace(target, undone_at=event.seq)
+            if target is not None and seq not in off:
+                undone[body.batch or body.seq] = replace(target, undone_at=seq)
             continue
-        if isinstance(body, Restore) and is_idle(event.seq, body):
+        if isinstance(body, Restore) and is_idle(seq, body):
             continue
         edit = body if isinstance(body, Replace | Hide | Summarize) else None
         batch = edit.batch if edit else ""
         purpose = edit.purpose if edit else ""
-        change = Change(seq=event.seq, batch=batch, purpose=purpose)
-        changes.setdefault(batch or event.seq, change)
-        if event.seq not in off:
-            keys.add(batch or event.seq)
+        change = Change(seq=seq, batch=batch, purpose=purpose)
+        changes.setdefault(batch or seq, change)
+        if seq not in off:
+            keys.add(batch or seq)
     active = sorted((changes[key] for key in keys), key=lambda change: change.seq)
     reverted = sorted(undone.values(), key=lambda change: change.undone_at)
     return History(
@@ -228,7 +228,9 @@ def restoring(state: Fold, to: int | str) -> Restore:
             raise NotFound(f"there is no checkpoint {to!r}", hint=f"checkpoints: {names}")
         seq = seq_of(to)
     if not 0 <= seq <= state.head:
-        raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 0 to {state.head}")
+        raise Invalid(
+            f"there is no place #{seq} in the log", hint=f"the log goes from 0 to {state.head}"
+        )
     return Restore(seq=seq)
 
 

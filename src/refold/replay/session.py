@@ -67,14 +67,15 @@ def said_in(context: Context) -> ReplaySession:
         elif event.kind in kept:
             kept[event.kind].append(event)
     now, then = switches(controls), switches(_until_the_end(controls, spoken))
-    gone = then.off | now.erased.keys()
-    about = _merged(event for event in metas if event.seq not in gone and not event.erased)
+    taken_back = {seq for seq in spoken if seq in then.off}
+    active = (e for e in metas if e.seq not in then.off and e.seq not in now.erased)
+    about = _merged(event for event in active if not event.erased)
     first = [needs.Message(role="system", content=_system_text(about.system))]
     return ReplaySession(
         messages=[*(first if about.system else ()), *_ordered(_spoken(context, then, now))],
         model=about.model or "",
-        taken_back=len(spoken & then.off),
-        off_page=len(spoken & now.off - then.off),
+        taken_back=len(taken_back),
+        off_page=sum(seq in now.off for seq in spoken - taken_back),
     )
 
 

@@ -29,6 +29,7 @@ class MemoryLog(msgspec.Struct):
     title: str = ""
     events: list[Event] = []
     bookmark: bytes | None = None
+    bookmarks: dict[int, bytes] = {}  # by place
 
     @property
     def head(self) -> int:
@@ -118,15 +119,25 @@ class MemoryStore:
             if title is not None:
                 log.title = title
 
-    def bookmark(self, conversation: str) -> bytes | None:
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
         codec.conversation_checked(conversation)
         with self._lock:
             log = self.logs.get(conversation)
-            return log.bookmark if log else None
+            if log is None or at is None:
+                return log.bookmark if log else None
+            while True:
+                seqs = [seq for seq in log.bookmarks if seq <= at]
+                if seqs or not log.parent:
+                    return log.bookmarks[max(seqs)] if seqs else None
+                at, log = min(at, log.parent_seq), self.logs[log.parent]
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
         with self._lock:
-            self._log(conversation).bookmark = bytes(data)
+            log = self._log(conversation)
+            if at is None:
+                log.bookmark = bytes(data)
+            else:
+                log.bookmarks[at] = bytes(data)
 
     # --- contents ---
 
@@ -276,5 +287,5 @@ class MemoryStore:
         while readers:
             for id in readers:
                 log = self.logs[id]
-                log.bookmark, log.title = None, self._title(id, log.head)
+                log.bookmark, log.bookmarks, log.title = None, {}, self._title(id, log.head)
             readers = {id for id, log in self.logs.items() if log.parent in readers}

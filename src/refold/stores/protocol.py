@@ -69,11 +69,13 @@ class Store(Protocol):
         """Writes all events on top of head `expect`, or raises Conflict and writes none. Creates
         at expect=0."""
 
-    def bookmark(self, conversation: str) -> bytes | None:
-        """The latest bookmark; None if it is missing or cannot be trusted."""
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
+        """The latest bookmark; with `at`, the newest one kept for a place up to that seq, by the
+        conversation or those it was forked from. None if it is missing or cannot be trusted."""
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
-        """Replaces the bookmark. It is disposable and may be lost at any time."""
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
+        """Replaces the bookmark; with `at`, keeps another one for that seq. Bookmarks are
+        disposable: a store may lose them at any time, and need not keep any for a place."""
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
         """Keeps bytes once, streamed and hashed on the way; returns their sha256 in hex."""

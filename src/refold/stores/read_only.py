@@ -48,8 +48,8 @@ class ReadOnlyStore:
     def salvage(self, conversation: str) -> Salvage:
         return self.store.salvage(conversation)
 
-    def bookmark(self, conversation: str) -> bytes | None:
-        return self.store.bookmark(conversation)
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
+        return self.store.bookmark(conversation, at=at)
 
     def get(self, digest: str) -> Iterator[bytes]:
         return self.store.get(digest)
@@ -71,7 +71,7 @@ class ReadOnlyStore:
     ) -> str:
         raise self._refusal(f"rewrite {conversation!r}")
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
         raise self._refusal(f"keep a bookmark of {conversation!r}")
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:

@@ -58,9 +58,9 @@ class Listener(MemoryStore):
         self.heard += digest.encode()
         return super().drop(digest, before_ms=before_ms)
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
         self.heard += data
-        super().keep_bookmark(conversation, data)
+        super().keep_bookmark(conversation, data, at=at)
 
 
 def device(far: MemoryStore, held: Keys = KEYS) -> HybridStore:

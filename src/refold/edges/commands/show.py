@@ -78,6 +78,10 @@ HTML = Meta(
     extra={"metavar": "FILE", "completes": "file"},
 )
 WHY = Meta(description="The edits on the message, their reasons, and its score.")
+AT = Meta(
+    description="The page as it was at a message (41) or a checkpoint.",
+    extra={"metavar": "PLACE", "completes": "handle"},
+)
 LEVEL = Meta(description="Of HANDLE only the summary, as a line or a paragraph.")
 BRIEF = Meta(description="One line for each slot or event.")
 
@@ -101,6 +105,7 @@ def show(
     html: Annotated[str, HTML] | None = None,
     role: OnlyRole | None = None,
     brief: Annotated[bool, BRIEF] = False,
+    at: Annotated[str, AT] | None = None,
     level: Annotated[Level, LEVEL] = "full",
     lines: Lines | None = None,
     limit: Limit | None = None,
@@ -115,6 +120,8 @@ def show(
         raise Invalid(f"{name} is for --follow", hint="refold show ID --follow")
     if brief and (what is not None or (forms and forms != ["all"])):
         raise Invalid("--brief is for the page and for --all", hint=HELP)
+    if at is not None and (what is not None or forms):
+        raise Invalid("--at is for the page", hint="refold show ID --at 41")
     if why:
         from refold.edges.commands.why import explained
 
@@ -138,7 +145,7 @@ def show(
             if html is not None:
                 return pages.browsable(session.store, context, Path(html))
             return pages.page(context, is_paged=format is None)
-        return _whole_page(context, brief or UNSET, role)
+        return _whole_page(context, brief or UNSET, role, at)
 
 
 def _check(
@@ -274,12 +281,14 @@ class WholePage(Result, frozen=True, kw_only=True):
             _show_slot(slot, screen, is_brief=is_brief)
 
 
-def _whole_page(context: Context, brief: Brief, role: Role | None) -> WholePage:
+def _whole_page(context: Context, brief: Brief, role: Role | None, at: str | None) -> WholePage:
     view = context.view
+    if at is not None:
+        view = context._open.view_at(seq_of(at) if is_seq(at) else at)
     chosen = [slot for slot in view.slots if role in (None, slot.message.role)]
     return WholePage(
         conversation=context.id,
-        title=context.stats().title,
+        title=view.title or context.stats().title,
         head=view.head,
         tokens=view.tokens,
         system=view.system,

@@ -213,9 +213,8 @@ def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
 
 def _past(session: Session) -> History:
     """The active and the undone changes of the conversation."""
-    store, id = session.store, session.conversation
-    pages = pages_of(store, id, last=store.conversation(id).head)
-    return history(event for events in pages for event in events)
+    with session.context() as context, context._open.reading() as state:
+        return history(state.controls.all())
 
 
 def _show_step(step: Step, screen: Screen, *, done: str) -> None:

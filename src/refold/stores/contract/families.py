@@ -306,6 +306,28 @@ def a_bookmark_belongs_to_its_conversation_and_is_overwritten(store: Store) -> N
 
 @clause
 @on_new_store
+def a_bookmark_for_a_place_goes_with_the_events_before_it(store: Store) -> None:
+    grown(store, "trunk", 6)
+    store.fork("trunk", 4, "fork")
+    store.keep_bookmark("trunk", b"latest")
+    for at in (2, 4, 5):
+        store.keep_bookmark("trunk", b"%d" % at, at=at)
+    # A store need not keep them, but must not give one for a later place.
+    assert store.bookmark("trunk", at=1) is None
+    for id, at, kept in (("trunk", 3, b"2"), ("trunk", 6, b"5"), ("fork", 4, b"4")):
+        assert store.bookmark(id, at=at) in (kept, None)
+    assert store.bookmark("trunk") == b"latest" and store.bookmark("fork") is None
+    store.erase("fork", 1)
+    assert [store.bookmark(id, at=6) for id in ("trunk", "fork")] == [None, None]
+    store.keep_bookmark("fork", b"again", at=2)
+    store.delete("fork")
+    store.delete("trunk")
+    grown(store, "trunk", 6)
+    assert store.bookmark("trunk", at=6) is None
+
+
+@clause
+@on_new_store
 def what_can_be_salvaged_of_a_sound_log_is_the_log(store: Store) -> None:
     trunk = grown(store, "trunk", 3)
     store.fork("trunk", 2, "fork")

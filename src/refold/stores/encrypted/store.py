@@ -235,7 +235,9 @@ class EncryptedStore:
 
     # --- derived data ---
 
-    def bookmark(self, conversation: str) -> bytes | None:
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
+        if at is not None:
+            return None
         hidden = self.far.bookmark(conversation)
         if hidden is None:
             return None
@@ -246,7 +248,9 @@ class EncryptedStore:
                 continue  # encrypted with another key, or forged: a bookmark is disposable
         return None
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
+        if at is not None:
+            return
         secret = self.keys.newest.derived(BOOKMARKS)
         hidden = cipher.encrypt(secret, bytes(data), conversation.encode())
         self.far.keep_bookmark(conversation, hidden)

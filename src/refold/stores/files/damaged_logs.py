@@ -20,8 +20,7 @@ from refold.core.model import Event
 from refold.errors import Corrupt, NotFound
 from refold.stores import checks
 from refold.stores.checks import LINE_BYTES_MAX, event_of
-from refold.stores.files import tree
-from refold.stores.files.folder import BOOKMARK, Folder, Metadata, OpenFolders
+from refold.stores.files.folder import Folder, Metadata, OpenFolders, drop_bookmarks
 from refold.stores.files.log import LogFile
 from refold.stores.protocol import Salvage
 
@@ -66,7 +65,7 @@ class DamagedLogs:
             copy = folder.rewrite(events, metadata, checks.stamp())
         self._folders.close(conversation)
         for reader in self._ancestry.readers(conversation):
-            tree.remove_file(self._folders.path(reader, BOOKMARK))
+            drop_bookmarks(self._folders.path(reader, ""))
         return copy
 
     def _metadata_after(self, folder: Folder, events: Sequence[Event], after: int) -> Metadata:
@@ -123,7 +122,7 @@ class Ancestry:
     def span(self, conversation: str, after: int, last: int, limit: int) -> list[Event]:
         """Events with after < seq <= last, at most `limit`, whichever conversation holds them."""
         ranges = []
-        for holder, begin, end in self._upwards(conversation, min(last, after + limit)):
+        for holder, begin, end in self.upwards(conversation, min(last, after + limit)):
             ranges.append((holder, max(after, begin) + 1, end))
             if begin <= after:
                 break
@@ -151,7 +150,7 @@ class Ancestry:
 
     def holder(self, conversation: str, seq: int) -> str:
         """The conversation whose file holds the event."""
-        return next(self._upwards(conversation, seq))[0]
+        return next(self.upwards(conversation, seq))[0]
 
     def title(self, conversation: str, last: int, *, without: int = 0) -> tuple[str, int]:
         """The newest title in the log up to `last`, and the seq of the event that gave it;
@@ -159,7 +158,7 @@ class Ancestry:
         metadata = self._folders.existing(conversation).metadata
         if metadata.title_seq <= last and not without:
             return metadata.title, metadata.title_seq
-        for holder, _, end in self._upwards(conversation, last):
+        for holder, _, end in self.upwards(conversation, last):
             log = self._folders.existing(holder).log
             if newest := log.newest_title(end, without=without):
                 return newest
@@ -175,7 +174,7 @@ class Ancestry:
             readers += forks.get(reader, ())
         return readers
 
-    def _upwards(self, conversation: str, last: int) -> Iterator[tuple[str, int, int]]:
+    def upwards(self, conversation: str, last: int) -> Iterator[tuple[str, int, int]]:
         """The conversation and its ancestors, each with the range of seqs (after, last) to read
         from it."""
         while True:

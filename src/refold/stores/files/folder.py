@@ -12,6 +12,7 @@ has the names, `log` the lines, `damaged_logs` reads through the folders, `store
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -33,6 +34,7 @@ from refold.system import disk
 
 VERSION = 1
 LOG, METADATA, BOOKMARK, ARTIFACTS = "messages.jsonl", "metadata.json", "bookmark", "artifacts"
+BOOKMARKS = "bookmarks"  # for places, by seq
 DAMAGED = f"{LOG}.damaged-"  # and when it was repaired
 DIGEST_BYTES = 16
 
@@ -273,7 +275,7 @@ class Folder:
                 tree.write_all(fd, batch_of([event]))
             os.link(self.log.path, copy)
             self.write_metadata(metadata)
-        self.drop_bookmark()
+        self.drop_bookmarks()
         return copy
 
     @contextmanager
@@ -317,8 +319,34 @@ class Folder:
         content = codec.digest_of(b"", bookmark) + bookmark
         tree.replace_file(self.file(BOOKMARK), content, durable=False)
 
-    def drop_bookmark(self) -> None:
-        tree.remove_file(self.file(BOOKMARK))
+    def bookmark_upto(self, at: int) -> bytes | None:
+        """The newest bookmark for a place up to `at`."""
+        path = self.file(BOOKMARKS)
+        try:
+            seqs = [int(name) for name in os.listdir(path) if name.isdecimal()]
+        except OSError:
+            return None
+        newest = max((seq for seq in seqs if seq <= at), default=None)
+        return None if newest is None else tree.read_derived(os.path.join(path, str(newest)))
+
+    def keep_bookmark_at(self, at: int, bookmark: bytes) -> None:
+        """Keeps a bookmark for a place; the caller holds the lock."""
+        path = self.file(BOOKMARKS)
+        disk.refuse_link(path)
+        disk.make_folder(path, durable=False)
+        tree.replace_file(os.path.join(path, str(at)), bookmark, durable=False)
+
+    def drop_bookmarks(self) -> None:
+        drop_bookmarks(self.path)
+
+
+def drop_bookmarks(folder: str) -> None:
+    """Removes all bookmarks in the folder of a conversation."""
+    tree.remove_file(os.path.join(folder, BOOKMARK))
+    path = os.path.join(folder, BOOKMARKS)
+    if os.path.lexists(path):
+        disk.refuse_link(path)
+        shutil.rmtree(path)
 
 
 # --- all open folders ---

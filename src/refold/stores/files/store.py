@@ -174,16 +174,25 @@ class FilesStore:
         return True
 
     @_guarded
-    def bookmark(self, conversation: str) -> bytes | None:
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
         folder = self._folders.find(conversation)
-        return folder.bookmark() if folder else None
+        if folder is None or at is None:
+            return folder.bookmark() if folder else None
+        for holder, _, last in self._ancestry.upwards(conversation, at):
+            found = self._folders.existing(holder).bookmark_upto(last)
+            if found is not None:
+                return found
+        return None
 
     @_guarded
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
         with self._folders.alone(conversation) as folder:
             if folder is None or folder.head == 0:
                 raise checks.unknown(conversation)
-            folder.keep_bookmark(bytes(data))
+            if at is None:
+                folder.keep_bookmark(bytes(data))
+            else:
+                folder.keep_bookmark_at(at, bytes(data))
 
     # --- contents ---
 
@@ -268,7 +277,7 @@ class FilesStore:
         for reader in self._ancestry.readers(holder):
             with self._folders.alone(reader) as folder:
                 assert folder is not None, "nobody deletes while we hold the lock of the tree"
-                folder.drop_bookmark()
+                folder.drop_bookmarks()
                 if event.kind == "meta":
                     self._retitle(folder, without=event.seq)
         if event.kind == "meta":

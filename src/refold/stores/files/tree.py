@@ -6,6 +6,7 @@ locked and removed.
                          artifacts/       links to the contents that its events name, each with
                                           a `.meta.json`
                          bookmark         derived, disposable
+                         bookmarks/       the same for earlier places, by seq
     DIR/artifacts/                        contents, kept once for all conversations
     DIR/index.json                        the list of conversations: derived, disposable
 

@@ -290,13 +290,13 @@ class HybridStore:
             if not (len(kept) == len(events) and checks.is_repeat(kept, events)):
                 raise checks.moved(conversation, expect, self.near.conversation(conversation).head)
 
-    def bookmark(self, conversation: str) -> bytes | None:
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
         if self.worker is not None:
             self.worker.begin()  # opening a conversation starts the automatic sync
-        return self.near.bookmark(conversation)
+        return self.near.bookmark(conversation, at=at)
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
-        self.near.keep_bookmark(conversation, data)
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
+        self.near.keep_bookmark(conversation, data, at=at)
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         if self.redact:

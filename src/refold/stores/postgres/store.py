@@ -106,7 +106,9 @@ class PostgresStore:
         ):
             self.connections.run(lambda link: log.confirm(link, place, events, expect))
 
-    def bookmark(self, conversation: str) -> bytes | None:
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
+        if at is not None:
+            return None
         values = self._place(conversation).named()
 
         def kept(link: Link) -> bytes | None:
@@ -115,7 +117,9 @@ class PostgresStore:
 
         return self.connections.read(kept, lambda: None)
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
+        if at is not None:
+            return
         values = self._place(conversation).named(bookmark=bytes(data))
 
         def keep(link: Link) -> int:

@@ -160,14 +160,18 @@ class RemoteStore:
         path = f"{self._path(conversation)}/events"
         self.client.call("POST", path, query={"expect": expect}, body=batch)
 
-    def bookmark(self, conversation: str) -> bytes | None:
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
+        if at is not None:
+            return None
         path = f"{self._path(conversation)}/bookmark"
         try:
             return self.client.call("GET", path)
         except NotFound:
             return None
 
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
+        if at is not None:
+            return
         path = f"{self._path(conversation)}/bookmark"
         self.client.call("PUT", path, body=data)
 

@@ -347,6 +347,12 @@ def erase(connection: apsw.Connection, conversation: str, seq: int) -> None:
 def drop_bookmarks(connection: apsw.Connection, holder: Row) -> None:
     """Removes the bookmarks of the conversation and of its forks."""
     connection.execute(_READERS + "DELETE FROM bookmarks WHERE number IN readers", (holder.number,))
+    places = (
+        f"number BETWEEN r.number << {SEQ_BITS} AND (r.number << {SEQ_BITS}) + {checks.SEQ_MAX}"
+    )
+    found = f"SELECT b.number FROM readers r JOIN bookmarks b ON b.{places}"
+    query = f"{_READERS}DELETE FROM bookmarks WHERE number IN ({found})"
+    connection.execute(query, (holder.number,))
 
 
 def retitle_readers(connection: apsw.Connection, holder: Row) -> None:
@@ -365,7 +371,8 @@ def delete(connection: apsw.Connection, conversation: str) -> None:
     if fork is not None:
         raise checks.forked(conversation, fork, head(connection, row))
     delete_events(connection, row)
-    connection.execute("DELETE FROM bookmarks WHERE number = ?", (row.number,))
+    bounds = row.number, row.base, row.base + checks.SEQ_MAX
+    connection.execute("DELETE FROM bookmarks WHERE number = ? OR number BETWEEN ? AND ?", bounds)
     connection.execute("DELETE FROM conversations WHERE number = ?", (row.number,))
 
 
@@ -377,17 +384,38 @@ def delete_events(connection: apsw.Connection, row: Row) -> None:
 
 # --- bookmarks ---
 
+# The key of a conversation's latest bookmark is its number; of one for a place, the place, which is
+# above all numbers.
 
-def bookmark(connection: apsw.Connection, conversation: str) -> bytes | None:
-    """The bookmark of a conversation; None if there is none."""
+
+def bookmark(connection: apsw.Connection, conversation: str, at: int | None) -> bytes | None:
+    """The latest bookmark of a conversation, or the newest for a place up to `at`, which an
+    ancestor may hold; None if there is none."""
     query = "SELECT bookmark FROM bookmarks JOIN conversations USING (number) WHERE id = ?"
-    found: bytes | None = connection.execute(query, (conversation,)).get
-    return found
+    if at is None:
+        found: bytes | None = connection.execute(query, (conversation,)).get
+        return found
+    row = find(connection, conversation)
+    query = (
+        "SELECT bookmark FROM bookmarks WHERE number BETWEEN ? AND ? ORDER BY number DESC LIMIT 1"
+    )
+    for holder, last in upwards(connection, row, at) if row else ():
+        found = connection.execute(query, (holder.base, holder.base + last)).get
+        if found is not None:
+            return found
+    return None
 
 
-def keep_bookmark(connection: apsw.Connection, conversation: str, bookmark: bytes) -> None:
-    """Replaces the bookmark of a conversation."""
+def keep_bookmark(
+    connection: apsw.Connection, conversation: str, bookmark: bytes, at: int | None
+) -> None:
+    """Replaces the latest bookmark of a conversation, or the one for a place."""
+    row = row_of(connection, conversation)
+    key = row.number
+    if at is not None:
+        holder, _ = next(upwards(connection, row, at))
+        key = holder.base + at
     query = (
         "INSERT INTO bookmarks VALUES (?,?) ON CONFLICT DO UPDATE SET bookmark = excluded.bookmark"
     )
-    connection.execute(query, (row_of(connection, conversation).number, bookmark))
+    connection.execute(query, (key, bookmark))

@@ -188,15 +188,15 @@ class SqliteStore:
                 raise
 
     @_guarded
-    def bookmark(self, conversation: str) -> bytes | None:
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
         codec.conversation_checked(conversation)
         connection = self._connected(writing=False)
-        return log.bookmark(connection, conversation) if connection else None
+        return log.bookmark(connection, conversation, at) if connection else None
 
     @_guarded
-    def keep_bookmark(self, conversation: str, data: bytes) -> None:
+    def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
         with self._writing_to(conversation) as connection:
-            log.keep_bookmark(connection, conversation, bytes(data))
+            log.keep_bookmark(connection, conversation, bytes(data), at)
         self._flusher.note_write()
 
     # --- contents ---

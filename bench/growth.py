@@ -1,0 +1,107 @@
+"""What going back costs in a long conversation, as a multiple of what it costs in a short one.
+
+Both conversations are on SQLite, with turns alike and compactions when due. Every figure is CPU
+time of this process, and the median of several; a ratio compares the two in one run. "near"
+concerns the last 200 events, "far" the middle of the log. Neighbours: `turns` has the way forward.
+
+    python -m bench.growth [--sizes 2000 20000] [--repeats 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from statistics import median
+
+import refold
+from bench.tables import Table
+
+SIZES, REPEATS = (2_000, 20_000), 5
+WINDOW, TEXT_WORDS, NEAR, PLACES = 24_000, 60, 200, 100
+GOAL_NEAR, GOAL_FAR, GOAL_PAGE_MS = 1.5, 2.0, 10.0
+
+Times = dict[str, list[float]]
+
+
+def grown(store: str, messages: int) -> refold.Context:
+    """A conversation of calls and results, compacted when it is due."""
+    context = refold.open("long", store=store, window=WINDOW, embedder=False, counter="estimate")
+    rng = random.Random(1)
+    for number in range(0, messages, 4):
+        call = {"id": f"c{number}", "type": "function"}
+        call["function"] = {"name": "read", "arguments": f'{{"path": "src/f{number % 97}.py"}}'}
+        text = " ".join(f"w{rng.randrange(10_000)}" for _ in range(TEXT_WORDS))
+        context.append({"role": "user", "content": f"Step {number}: {text}"})
+        context.append({"role": "assistant", "tool_calls": [call]})
+        context.append({"role": "tool", "tool_call_id": f"c{number}", "content": text * 4})
+        context.append({"role": "assistant", "content": f"Done {number}. {text}"})
+        context.request()
+    return context
+
+
+def timed(act: Callable[[], object]) -> float:
+    start = time.process_time()
+    act()
+    return 1e3 * (time.process_time() - start)
+
+
+def measured(messages: int, repeats: int) -> dict[str, float]:
+    """Milliseconds of CPU for each way back."""
+    times: Times = {}
+
+    def note(what: str, act: Callable[[], object]) -> None:
+        times.setdefault(what, []).append(timed(act))
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"sqlite:{folder}/log.db"
+        context = grown(store, messages)
+        places = random.Random(2).sample(range(1, context.view.head), PLACES)
+        note("first page at a place", lambda: context.page(at=places[0]))
+        for place in places:
+            note("page at a place", lambda place=place: context.page(at=place))  # type: ignore[misc]
+        for number in range(repeats):
+            context.compact(target=WINDOW // 4)
+            note("undo", context.undo)
+            note("redo", context.redo)
+            head = context.view.head
+            note("diff near", lambda: context.log.diff(head - NEAR))  # noqa: B023
+            for name, at in (("near", head - NEAR), ("far", head // 2)):
+                forked = f"fork-{name}-{number}"
+                note(f"fork {name}", lambda: context.fork(forked, at=at).close())  # noqa: B023
+                note(f"restore {name}", lambda: context.restore(at))  # noqa: B023
+                note(f"undo of restore {name}", context.undo)
+        context.close()
+        for _ in range(repeats):
+            opened = refold.open("long", store=store, window=WINDOW, embedder=False)
+            note("open", lambda: opened.view)  # noqa: B023
+            note("page at a place, first of a process", lambda: opened.page(at=head // 2))  # noqa: B023
+            opened.close()
+    return {what: median(found) for what, found in times.items()}
+
+
+def run(sizes: tuple[int, int] = SIZES, repeats: int = REPEATS) -> list[Table]:
+    short, long = (measured(size, repeats) for size in sizes)
+    head = ["going back", *(f"{size:,} messages, ms" for size in sizes), "ratio", "goal", ""]
+    table = Table("Going back", head)
+    for what in short:
+        ratio = long[what] / max(short[what], 0.01)
+        goal = GOAL_FAR if "far" in what or "place" in what else GOAL_NEAR
+        table.add(
+            what, short[what], long[what], ratio, f"≤ {goal}", "" if ratio <= goal else "over"
+        )
+    return [table]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs=2, default=SIZES)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    given = parser.parse_args()
+    print(*run(tuple(given.sizes), given.repeats), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()
