@@ -234,13 +234,14 @@ class Extraction:
             self._log.notices.add(notice)
 
     def _unread(self) -> tuple[list[Slot], list[Slot]]:
-        """Messages that no extraction has read yet, and those newly hidden or shortened on the
-        page, each once."""
+        """Messages that no extraction has read yet, and for a writer those newly hidden or
+        shortened on the page, each once."""
         start = max(self._read, self._memory()._read_upto())
         with self._log.reading() as state:
             shown = _shown(state)
-            events = list(self._log.log.read(min(start, self._upto), state.head))
-            for span in runs(self._left - shown):
+            after = start if self._asker is None else min(start, self._upto)
+            events = list(self._log.log.read(after, state.head))
+            for span in runs(self._left - shown) if self._asker is not None else ():
                 events += self._log.log.read(span.first - 1, span.last)
         unread: list[Slot] = []
         hidden: dict[int, Slot] = {}
