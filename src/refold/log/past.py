@@ -48,7 +48,7 @@ SWITCHES_MAX = 16  # on the way to a place; with more, one fold from the first e
 # Sums of all events, on or off.
 _SUMS = (
     "head", "chain", "first_at_ms", "updated_ms", "called_ms", "artifacts", "checkpoints",
-    "systems", "toolsets", "totals", "responses", "controls",
+    "totals", "responses", "controls",
 )  # fmt: skip
 
 
@@ -197,6 +197,9 @@ class Past:
             self._step(state, event, found)
         for name in _SUMS:
             setattr(state, name, getattr(now, name))
+        # Those of the page on which the log goes on may be forgotten by now.
+        state.systems = now.systems | state.systems
+        state.toolsets = now.toolsets | state.toolsets
         state = state.copy()
         for event in events:
             self._step(state, event, found)
