@@ -20,6 +20,7 @@ from pathlib import Path
 from bench import (
     compaction,
     copies,
+    exact,
     fidelity,
     hooks,
     hostile,
@@ -87,6 +88,13 @@ def run_words(given: argparse.Namespace) -> list[Table]:
     return words.run(paths)
 
 
+def run_exact(given: argparse.Namespace) -> list[Table] | str:
+    folder = data_folder(given.data)
+    if folder is None:
+        return "Skipped: no data. Name a folder with --data, or set REFOLD_BENCH_DATA."
+    return exact.run(session_paths(folder, 20 if given.quick else 1))
+
+
 def run_likelihood(given: argparse.Namespace) -> list[Table] | str:
     points = 2 if given.quick else likelihood.POINTS
     return likelihood.run(data_folder(given.data), points=points)
@@ -101,6 +109,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "compaction": run_compaction,
     "fidelity": run_fidelity,
     "words": run_words,
+    "exact": run_exact,
     "likelihood": run_likelihood,
     "probes": run_probes,
     "outputs": lambda given: outputs.run((20,)) if given.quick else outputs.run(),
