@@ -21,6 +21,7 @@ from bench import (
     compaction,
     copies,
     days_later,
+    exact,
     fidelity,
     hooks,
     hostile,
@@ -88,6 +89,13 @@ def run_words(given: argparse.Namespace) -> list[Table]:
     return words.run(paths)
 
 
+def run_exact(given: argparse.Namespace) -> list[Table] | str:
+    folder = data_folder(given.data)
+    if folder is None:
+        return "Skipped: no data. Name a folder with --data, or set REFOLD_BENCH_DATA."
+    return exact.run(session_paths(folder, 20 if given.quick else 1))
+
+
 def run_likelihood(given: argparse.Namespace) -> list[Table] | str:
     points = 2 if given.quick else likelihood.POINTS
     return likelihood.run(data_folder(given.data), points=points)
@@ -102,6 +110,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "compaction": run_compaction,
     "fidelity": run_fidelity,
     "words": run_words,
+    "exact": run_exact,
     "likelihood": run_likelihood,
     "probes": run_probes,
     "outputs": lambda given: outputs.run((20,)) if given.quick else outputs.run(),

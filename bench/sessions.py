@@ -46,8 +46,10 @@ def data_folder(given: str | None = None) -> Path | None:
 
 
 def session_paths(folder: Path, step: int = 1, first: int = 0) -> list[Path]:
-    """Every `step`th file by name, beginning with this one, counted from 0."""
-    return sorted(folder.rglob("*.jsonl.gz"))[first::step]
+    """Every `step`th file by name, beginning with this one, counted from 0. A folder with
+    `trajectories/` has other data beside them."""
+    inside = folder / "trajectories"
+    return sorted((inside if inside.is_dir() else folder).rglob("*.jsonl.gz"))[first::step]
 
 
 def family_of(path: Path) -> str:

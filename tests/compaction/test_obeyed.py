@@ -119,6 +119,23 @@ def test_a_large_new_request_has_most_of_the_room(tokens: int, steps: int) -> No
     assert context.stats().current <= context.budget.input_max
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.floats(0.1, 0.9), st.integers(8, 30))
+def test_a_target_below_the_latest_request_is_met_by_a_gist_and_a_cut(
+    share: float, steps: int
+) -> None:
+    """C-50: the page never has a notice alone beside a pasted log."""
+    context = opened(400_000, reserve_tokens=0)
+    say(context, "user", "Hello.")
+    read_files(context, 0, steps)
+    say(context, "user", "\n".join(f"line {n} of a pasted log is here" for n in range(4_000)))
+    pasted = next(slot for slot in context.view.slots if slot.seq == context.view.request)
+    receipt = context.compact(target=int(pasted.tokens * share))
+    assert receipt.reached, receipt.reason
+    gists = [slot for slot in context.view.slots if slot.summary and slot.summary.gist]
+    assert any(slot.summary.quotes for slot in gists if slot.summary)
+
+
 @pytest.mark.parametrize("between", ["\n", " "])
 def test_a_first_request_larger_than_the_window_keeps_what_the_target_leaves(between: str) -> None:
     """C-50: with or without line breaks."""

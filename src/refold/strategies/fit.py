@@ -102,7 +102,7 @@ def _all_pieces(brief: Brief, slots: Sequence[Slot]) -> list[Piece]:
     for slot in view.slots:
         if slot.message.role == "system" and not slot.standin:
             task.add(slot.seq)
-    huge = brief.budget.input_max / 4 / brief.budget.factor
+    huge = min(brief.budget.input_max, _most(brief)) / 4 / brief.budget.factor
     found: list[Piece] = []
     for slot in slots:
         if slot.seq in fixed or is_notice(slot):
@@ -148,7 +148,7 @@ def cuts_of(brief: Brief, cuttable: Sequence[Piece], excess: int, floors: Sequen
         for turn in range(SMALL_KEPT + 1):
             lowest = floor
             if floor and turn == KEPT:  # requests are cut gently, except on the last floor
-                lowest = max(floor, brief.budget.window // 8)
+                lowest = max(floor, _most(brief) // 8)
             group = [piece for piece in cuttable if piece.turn == turn and piece.tokens > lowest]
             # The cuts of the group are made again, from the whole blocks.
             keys = {piece.key for piece in group}
@@ -157,6 +157,11 @@ def cuts_of(brief: Brief, cuttable: Sequence[Piece], excess: int, floors: Sequen
             if _freed_by(cuts) >= excess:
                 return cuts
     return cuts
+
+
+def _most(brief: Brief) -> int:
+    """The largest page: the window, or the target if the caller named it."""
+    return min(brief.budget.window, brief.target) if brief.is_asked else brief.budget.window
 
 
 def edits_of(cuts: Cuts) -> list[Edit]:

@@ -22,7 +22,7 @@ from refold.config import recent_messages
 from refold.core.laws import is_request, units
 from refold.core.model import Edit, Fact, Slot, Span, Summarize
 from refold.core.plan import Ask
-from refold.display import number, one_line
+from refold.display import cut, number, one_line
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, ledger_lines
 from refold.ledger.sentences import own_text
@@ -254,7 +254,8 @@ def _edits(brief: Brief, run: Run, detailed: Set[Span], known: list[Fact]) -> It
         raw = [slot for part in group for slot in part.shown if not slot.standin]
         facts = facts_of(raw, brief.config, known, Cutter(brief.redact))
         known += facts
-        line = first.line if len(group) == 1 else f"- {span}: {len(group)} parts"
+        said = "; ".join(part.line.partition(": ")[2] for part in group)
+        line = first.line if len(group) == 1 else f"- {span}: {cut(said, LINE_CHARS)}"
         text = first.paragraph if is_apart else _lines(brief, group, detailed)
         shown = {slot.seq: slot for part in group for slot in part.shown}.get(span.first)
         summary = shown.summary if shown and shown.span == span else None

@@ -5,7 +5,8 @@ The last `keep` messages stay (from a seam on), and so do the latest request, pi
 messages at the front; the spans between them become asks. A draft has a heading and the ledger of
 the whole conversation so far, so it is complete without prose. An earlier summary is covered by the
 next one, which takes over its counts, facts and prose; if room is short, the ledger is shortened
-first. Without a writer the ledger gets all the room under the target. Neighbours: `gist` chooses
+first. Without a writer the ledger gets all the room under the target. Up to half of its room is for
+the answers that ended a turn. Neighbours: `gist` chooses
 lines instead; `core.shortened` shows prose; `compaction.summary_text` and `writer.asker` get new
 prose.
 """
@@ -13,16 +14,19 @@ prose.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from itertools import pairwise
 
 from msgspec import Struct
 
 from refold.config import recent_messages
-from refold.core.laws import units
+from refold.core.laws import is_request, units
 from refold.core.model import Edit, Fact, Prose, Slot, Span, Summarize, View
 from refold.core.plan import Ask
 from refold.core.shortened import prose_text
+from refold.display import one_line
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged, noted, tools_used
+from refold.ledger.sentences import own_text
 from refold.strategies.brief import (
     UNFOLD,
     Brief,
@@ -39,6 +43,7 @@ from refold.strategies.gist.passages import per_char
 REASON = "summarize"
 LEDGER_SHARE = 0.55  # of a summary's limit: the ledger; the rest is for prose
 DRAFT_SHARE = 0.9  # of the replaced messages: a draft must make the page shorter
+SMALL_SHARE = 0.8  # the same for a draft without the ledger
 # Of a draft: the limit of carried prose; the rest always belongs to the ledger.
 CARRIED_SHARE = 0.8
 NEW_PROSE_TOKENS = 200  # reserved for a writer's new words beside carried prose
@@ -48,6 +53,11 @@ RAW_MIN = 2  # minimum of unsummarized messages for a first summary
 RAW_MIN_AGAIN = 3  # the same for a further summary
 TOOLS_SHOWN = 12
 SHARE_MAX = 0.7  # of the replaced messages: the limit of a summary with new prose
+ANSWERS_SHARE = 0.5  # of the ledger's room, for answers
+ANSWER_CHARS, ANSWER_CHARS_MIN, TAG_CHARS = 300, 40, 14
+ANSWERS_HEADING = "Answers:"
+READ_MAX = 500  # messages of an earlier summary whose answers are read again
+SPEAKERS = {"assistant": "agent"}
 FRAME_TOKENS = 60  # the heading and the marks around prose
 
 
@@ -80,7 +90,12 @@ def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "
     ledger = _ledger_of(brief, runs, raw)
     largest = max(runs, key=tokens_of)
     drafts = [_draft(brief, run, ledger if run is largest else _Ledger()) for run in runs]
-    return [Ask(span=draft.span, draft=draft, instructions=instructions) for draft in drafts]
+    return [
+        Ask(span=draft.span, draft=draft, instructions=instructions)
+        for draft in drafts
+        # Nobody will put words into a draft without content.
+        if brief.has_writer or draft.prose or "\n" in draft.text
+    ]
 
 
 def covered(view: View, keep: int) -> list[list[Slot]]:
@@ -179,7 +194,7 @@ def _prose_and_text(
     for new prose by a writer."""
     count = brief.text_tokens
     cap, replaced, own = cap_tokens(brief.budget.window), tokens_of(run), count(heading)
-    shorter = DRAFT_SHARE * replaced
+    shorter = (DRAFT_SHARE if ledger.facts else SMALL_SHARE) * replaced
     most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)
     prose = carried(run, int(CARRIED_SHARE * most), count)
     prose_tokens = count(prose_text(prose)) if prose else 0
@@ -190,4 +205,33 @@ def _prose_and_text(
     else:
         least = min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
     alone = min(ledger.free_tokens, shorter) - own - prose_tokens
-    return prose, "\n".join([heading, *ledger.lines(max(room, least, alone, 0))])
+    left = max(room, least, alone, 0)
+    answers = _answers(brief, run, (ANSWERS_SHARE if ledger.facts else 1.0) * left)
+    left -= count("\n".join(answers)) if answers else 0
+    return prose, "\n".join([heading, *ledger.lines(left), *answers])
+
+
+def _answers(brief: Brief, run: Sequence[Slot], tokens_max: float) -> list[str]:
+    """The starts of the answers that ended a turn, or of the last words of a run without any, the
+    newest first if not all have room; without secrets."""
+    messages: list[Slot] = []
+    for slot in run:
+        is_short = slot.last - slot.seq < READ_MAX
+        messages += [slot] if not slot.standin else brief.originals(slot.span) if is_short else []
+    spoken = [slot for slot in messages if own_text(slot.message).strip()]
+    ends = [
+        slot
+        for slot, later in pairwise(spoken)
+        if slot.message.role == "assistant" and is_request(later)
+    ]
+    shown = ends or spoken[-1:]
+    chars = tokens_max / per_char(brief, run)
+    chars -= len(ANSWERS_HEADING) if len(shown) > 1 else 0
+    size = int(min(ANSWER_CHARS, max(ANSWER_CHARS_MIN, chars / max(1, len(shown)) - TAG_CHARS)))
+    fitting = max(0, int(chars / (size + TAG_CHARS)))
+    lines = [
+        f"- #{slot.seq} {SPEAKERS.get(slot.message.role, slot.message.role)}: "
+        + Cutter(brief.redact).end(one_line(brief.redact(own_text(slot.message))), size)
+        for slot in (shown[-fitting:] if fitting else ())
+    ]
+    return [ANSWERS_HEADING, *lines] if len(lines) > 1 else lines

@@ -72,7 +72,7 @@ def lay_out(brief: Brief) -> Layout:
     whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
     full = brief.full or view.tokens
     fixed = view.system_tokens + view.tools_tokens + tokens_of(whole)
-    over = request_excess(view, fixed, full)
+    over = request_excess(view, fixed, min(full, brief.target) if brief.is_asked else full)
     fixed -= over
     free = max(0, full - fixed)
     spare, goal = _spare_and_goal(brief, fixed, free)
