@@ -104,14 +104,9 @@ def switched(controls: Sequence[tuple[int, Body | None]]) -> Switches:
             case _:
                 continue
     all_off = Off(_joined([*spans, *(Span(seq, seq) for seq in off)]))
-    return Switches(
-        off=all_off,
-        # A reverted message cannot be pinned.
-        pins=frozenset(seq for seq, on in pins.items() if on and seq not in all_off),
-        erased=erased,
-        winners=winners,
-        again=frozenset(again),
-    )
+    # A reverted message cannot be pinned.
+    pinned = frozenset(seq for seq, on in pins.items() if on and seq not in all_off)
+    return Switches(all_off, pinned, erased, winners, frozenset(again))
 
 
 def is_in(spans: Sequence[Span], seq: int) -> bool:
@@ -133,7 +128,6 @@ def _joined(spans: list[Span]) -> tuple[Span, ...]:
 
 
 # --- the control events of a log, packed ---
-
 
 _FRONT, _BESIDE = Meta(system_seq=0), Meta()
 _ROWS = decoding.packed_decoder(list[tuple[int, str, bytes]])

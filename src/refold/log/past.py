@@ -197,7 +197,7 @@ class Past:
             self._step(state, event, found)
         for name in _SUMS:
             setattr(state, name, getattr(now, name))
-        # Those of the page on which the log goes on may be forgotten by now.
+        # The current page may need contents that the later state no longer has.
         state.systems = now.systems | state.systems
         state.toolsets = now.toolsets | state.toolsets
         state = state.copy()
