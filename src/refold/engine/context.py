@@ -121,8 +121,7 @@ class Context:
             self.memory.conversation = self.id
 
     def _resize(self) -> None:
-        info, budget = self._model.info, self._model.budget
-        self._intake.resize(budget.window, bound=info.thinking_bound)
+        self._intake.resize(self._model.budget.window, bound=self._model.info.thinking_bound)
 
     # --- metadata ---
 
@@ -168,9 +167,8 @@ class Context:
         them, all parsed before the first is written. Never waits, compacts or refuses for size: a
         tool result larger than half the window (or than `offload_tokens`, if that is set or the
         model binds its thinking to what it read) is stored as an artifact and shown as a stub.
-        `at` is when it happened, if not now. `key` is your own name for the message: a message with
-        a known key is not appended again. For a history that you pass again and again, grown or
-        changed, use `mirror`."""
+        `at` is when it happened, if not now. A message with a known `key` is not appended again.
+        For a history that you pass again and again, grown or changed, use `mirror`."""
         if isinstance(message, list | tuple):
             if at is not None or key:
                 raise Invalid("a list of messages takes no key and no time", hint="append each")
@@ -299,9 +297,8 @@ class Context:
     def page(
         self, dialect: str | None = None, *, settle: bool = True, at: int | str | None = None
     ) -> list[PageMessage]:
-        """The messages on the page with their seqs, for a loop of your own; compacts and writes
-        nothing. `settle=False` leaves open calls open and inserts nothing. With `at` (a seq or a
-        checkpoint), the page as it was there."""
+        """The messages on the page, now or `at` a place, for a loop of your own; writes nothing.
+        `settle=False` leaves open calls open and inserts nothing."""
         return self._pages.page(dialect, settle=settle, at=at)
 
     @property
@@ -410,8 +407,7 @@ class Context:
 
     @checked
     def redo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
-        """Reinstates what was undone last, and returns it; falsy if there was nothing. `files` as
-        in `undo`."""
+        """Reinstates the step that was undone last; falsy without one. `files` as in `undo`."""
         redone = log_reader.redo(self._open, self._model)
         return self.files._with_undo(redone, root) if files else redone
 
@@ -437,8 +433,7 @@ class Context:
         """Takes the page back to a seq, a checkpoint or a time (a datetime, ISO text, seconds or
         milliseconds since 1970). The log keeps everything, and `undo` reverses it. Returns what is
         switched off, and the files that tool calls changed since: they stay as they are on disk,
-        unless `files` is True or names those inside `root` to put back. A dry run changes
-        nothing."""
+        unless `files` is True or names those inside `root`. A dry run changes nothing."""
         restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run)
         if not files:
             return restored
@@ -536,17 +531,11 @@ class Context:
 
     @checked
     def handover(self, *ids: str, tokens: int = 2_000, show: bool = False) -> str:
-        """What these conversations of the store, by default all others, settled and left open:
-        rules, requests, decisions, to-dos, files and commands, each with its source. Made by code,
-        the newest conversation first. With `show`, it is also put on this page, as data."""
-        from refold.engine.handover import handed_over, named, shown
+        """What these conversations of the store, by default all others, settled and left open, each
+        point with its source. Made by code; `show` also puts it on this page, as data."""
+        from refold.engine.handover import handed_to
 
-        abouts = [one for one in named(self._open.store, ids) if ids or one.id != self.id]
-        text = handed_over(self._open.store, abouts, self.config, tokens=tokens).text
-        if show:
-            with self._open.reading():
-                self._open.append(self._intake.message(shown(text), "memory"))
-        return text
+        return handed_to(self._open, self._intake, ids, tokens=tokens, show=show)
 
     @checked
     def fork(self, id: str, *, at: int | str | None = None) -> Context:

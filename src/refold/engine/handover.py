@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from refold.artifacts.intake import Intake
 from refold.config import Config
 from refold.conversations.listing import id_of, newest
 from refold.core.codec import decode
@@ -33,6 +34,7 @@ from refold.engine.project_files import FileNames
 from refold.errors import Invalid
 from refold.ledger.ledger import facts_of
 from refold.ledger.sentences import own_text
+from refold.log.open_log import OpenLog
 from refold.log.trace import pages_of
 from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import taken_from
@@ -142,13 +144,17 @@ def handed_over(
     return Handover(text=text.strip() + "\n", conversations=ids, sections=sections)
 
 
-def shown(text: str) -> Message:
-    """A hand-over as a message: data between marks, and no words of the user's to learn from."""
-    return Message(
-        role="user",
-        blocks=(Text(f"{HEAD}\n{fenced(text.strip(), 'handover')}"),),
-        metadata={MEMORIES: []},
-    )
+def handed_to(log: OpenLog, intake: Intake, ids: Sequence[str], *, tokens: int, show: bool) -> str:
+    """The text of a hand-over for an open conversation. With `show`, it is put on its page as data
+    between marks, and no words of the user's to learn from."""
+    abouts = [one for one in named(log.store, ids) if ids or one.id != log.id]
+    text = handed_over(log.store, abouts, log.config, tokens=tokens).text
+    if show:
+        blocks = (Text(f"{HEAD}\n{fenced(text.strip(), 'handover')}"),)
+        message = Message(role="user", blocks=blocks, metadata={MEMORIES: []})
+        with log.reading():
+            log.append(intake.message(message, "memory"))
+    return text
 
 
 def section(name: str, items: Sequence[HandoverItem]) -> str:

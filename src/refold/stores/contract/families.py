@@ -3,6 +3,10 @@ bookmarks, and being deleted."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from refold.core import codec
@@ -385,3 +389,45 @@ def a_rewritten_fork_keeps_its_parent_or_goes_without(store: Store) -> None:
     with refused(NotFound):
         store.conversation("fork")
     store.delete("trunk")
+
+
+@clause
+@on_new_store
+def arguments_of_a_wrong_type_are_invalid(store: Store) -> None:
+    grown(store, "log", 2)
+    text, number, wrong = "log", 1, [None, True, 5, 2.5, "x", b"x", [], {"x": 1}, object()]
+    seen = store.salvage(text)
+    calls: list[tuple[Callable[..., Any], tuple[object, ...], dict[str, object]]] = [
+        (store.conversations, (), {"after": text, "limit": number}),
+        (store.head, (text,), {}),
+        (store.conversation, (text,), {}),
+        (store.read, (text,), {"after": number, "last": number, "limit": number}),
+        (store.append, (text, ()), {"expect": number}),
+        (store.bookmark, (text,), {}),
+        (store.keep_bookmark, (text, b"x"), {}),
+        (store.put, ([b"x"],), {"suffix": text}),
+        (store.get, (text,), {}),
+        (store.location, (text,), {}),
+        (store.drop, (text,), {"before_ms": number}),
+        (store.derived_path, (text,), {}),
+        (store.fork, (text, number, text), {}),
+        (store.erase, (text, number), {}),
+        (store.delete, (text,), {}),
+        (store.salvage, (text,), {}),
+        (store.rewrite, (text, ()), {"after": number, "seen": seen}),
+    ]
+    for method, given, named in calls:
+        places = [*range(len(given)), *named]
+        for place, value in itertools.product(places, wrong):
+            usual = given[place] if isinstance(place, int) else named[place]
+            may_be_none = place == "last" and value is None
+            if type(value) is type(usual) or (value == [] and usual == ()) or may_be_none:
+                continue
+            args, kwargs = list(given), dict(named)
+            if isinstance(place, int):
+                args[place] = value
+            else:
+                kwargs[place] = value
+            with refused(Invalid):
+                method(*args, **kwargs)
+    assert [event.seq for event in store.read(text)] == [1, 2]

@@ -7,11 +7,9 @@ once under their sha256, and come back checked; derived files have their own pat
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 
@@ -319,48 +317,6 @@ def conversations_are_listed_by_id_in_pages(store: Store) -> None:
         == store.conversations(limit=-1)
         == []
     )
-
-
-@clause
-@on_new_store
-def arguments_of_a_wrong_type_are_invalid(store: Store) -> None:
-    grown(store, "log", 2)
-    text, number, wrong = "log", 1, [None, True, 5, 2.5, "x", b"x", [], {"x": 1}, object()]
-    seen = store.salvage(text)
-    calls: list[tuple[Callable[..., Any], tuple[object, ...], dict[str, object]]] = [
-        (store.conversations, (), {"after": text, "limit": number}),
-        (store.head, (text,), {}),
-        (store.conversation, (text,), {}),
-        (store.read, (text,), {"after": number, "last": number, "limit": number}),
-        (store.append, (text, ()), {"expect": number}),
-        (store.bookmark, (text,), {}),
-        (store.keep_bookmark, (text, b"x"), {}),
-        (store.put, ([b"x"],), {"suffix": text}),
-        (store.get, (text,), {}),
-        (store.location, (text,), {}),
-        (store.drop, (text,), {"before_ms": number}),
-        (store.derived_path, (text,), {}),
-        (store.fork, (text, number, text), {}),
-        (store.erase, (text, number), {}),
-        (store.delete, (text,), {}),
-        (store.salvage, (text,), {}),
-        (store.rewrite, (text, ()), {"after": number, "seen": seen}),
-    ]
-    for method, given, named in calls:
-        places = [*range(len(given)), *named]
-        for place, value in itertools.product(places, wrong):
-            usual = given[place] if isinstance(place, int) else named[place]
-            may_be_none = place == "last" and value is None
-            if type(value) is type(usual) or (value == [] and usual == ()) or may_be_none:
-                continue
-            args, kwargs = list(given), dict(named)
-            if isinstance(place, int):
-                args[place] = value
-            else:
-                kwargs[place] = value
-            with refused(Invalid):
-                method(*args, **kwargs)
-    assert [event.seq for event in store.read(text)] == [1, 2]
 
 
 @clause
