@@ -68,6 +68,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     artifacts: list[int]
     checkpoints: dict[str, int]
     facts: list[FactPlace]
+    told: list[Fact]  # the same facts; not in a bookmark along the log, which they would make large
     undoable: list[tuple[int, str]]
     purposes: dict[str, str]
     lessons: dict[str, Lesson]
@@ -109,6 +110,7 @@ def kept(state: Fold, *, is_along: bool = False) -> bytes:
             artifacts=[] if is_along else state.artifacts.tolist(),
             checkpoints=state.checkpoints,
             facts=list(state.fact_places.values()),
+            told=[] if is_along else list(state.facts.values()),
             undoable=state.undoable,
             purposes=state.purposes,
             lessons=state.lessons,
@@ -139,7 +141,9 @@ def read(data: bytes | None) -> Bookmark | None:
 def needed(mark: Bookmark, known: Known = NOTHING, facts: Facts = NO_FACTS) -> list[int]:
     """The seqs of the events that `resumed` needs."""
     seqs = {seq for seq, _ in (mark.system, mark.tools) if seq}
-    seqs.update(*mark.contents, (place[0] for place in mark.facts if place not in facts))
+    seqs.update(*mark.contents)
+    if not mark.told:
+        seqs.update(seq for seq, at in mark.facts if (seq, at) not in facts)
     for place in mark.slots:
         if place in known:
             continue
@@ -180,10 +184,11 @@ def resumed(
     state.anchor, state.totals = mark.anchor, mark.totals
     state.responses, state.calibration, state.counts = mark.responses, mark.calibration, mark.counts
     state.artifacts, state.checkpoints = array("q", mark.artifacts), mark.checkpoints
-    bodies = {seq: decode(events[seq]) for seq, _ in mark.facts if seq in events}
+    told = dict(zip(mark.facts, mark.told)) or facts
+    bodies = {seq: decode(events[seq]) for seq, at in mark.facts if (seq, at) not in told}
     for seq, at in mark.facts:
         body = bodies.get(seq)
-        fact = body.facts[at] if isinstance(body, Summarize) else facts.get((seq, at))
+        fact = body.facts[at] if isinstance(body, Summarize) else told.get((seq, at))
         if fact is not None:
             state.facts[fact.kind, fact.text] = fact
             state.fact_places[fact.kind, fact.text] = seq, at

@@ -171,6 +171,7 @@ PLACES = {
     "edges/cli/app.py",  # click's help, and a screen on standard error
     "edges/cli/__init__.py",  # the version; `completing` escapes each line
     "edges/commands/statusline.py",  # `statusline.joined`
+    "edges/commands/session.py",  # asks which terminal it is
     "edges/chat/input.py",  # escapes the question
     "edges/chat/prompt.py",  # escapes the question and the toolbar
     "edges/chat/terminal.py",  # asks whether it is a terminal

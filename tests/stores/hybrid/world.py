@@ -185,8 +185,8 @@ class Wire:
     def value(self, type: Any, method: str, path: str, **given: Any) -> Any:
         return msgspec.json.decode(self.call(method, path, **given), type=type)
 
-    def send(self, path: str, chunks: Iterator[bytes], query: Any) -> bytes:
-        return self.call("POST", path, query=query, body=b"".join(chunks))
+    def send(self, path: str, chunks: Iterator[bytes], query: Any, type: Any) -> Any:
+        return self.value(type, "POST", path, query=query, body=b"".join(chunks))
 
     def chunks(self, path: str) -> Iterator[bytes]:
         def work() -> list[bytes]:

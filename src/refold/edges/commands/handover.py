@@ -61,7 +61,7 @@ def handover(
     from_ms = 0 if start is None else int(start.timestamp() * 1_000)
     found = [one for one in named(session.store, conversations) if one.updated_ms >= from_ms]
     if not found:
-        raise NotFound("there is no conversation to hand over", hint="refold list shows them all")
+        raise NotFound("no conversation has anything to hand over", hint="append messages first")
     made = handed_over(session.store, found, session.config, tokens=tokens)
     files = _written(Path(to), made.sections) if to else ()
     return HandedOver(

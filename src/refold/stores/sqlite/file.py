@@ -101,7 +101,8 @@ def refuse_lost(path: str) -> None:
     left = [wal] if disk.size_bytes(wal) and not os.path.lexists(path) else []
     with suppress(OSError):
         folder = beside(path, "artifacts")
-        left += [folder] if any(name[0] != "." for name in os.listdir(folder)) else []
+        names = [] if os.path.islink(folder) else os.listdir(folder)  # links are refused later
+        left += [folder] if any(name[0] != "." for name in names) else []
     index = beside(path, "index.db")
     with suppress(apsw.Error):
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
