@@ -71,7 +71,8 @@ def test_without_a_home_the_system_says_where_the_user_lives(monkeypatch, home):
 
 def test_a_folder_for_reading_only_is_read_and_never_written(tmp_path):
     """Y-76."""
-    said(opened(tmp_path), "create", "/memories/notes.md", file_text="one\n")
+    writer = opened(tmp_path)  # held, because its end removes files of its database
+    said(writer, "create", "/memories/notes.md", file_text="one\n")
     files = opened(tmp_path, read_only=True)
     before = sorted(tmp_path.rglob("*"))
     assert said(files, "view", "/memories/notes.md").endswith("\tone")
