@@ -5,10 +5,9 @@ The last `keep` messages stay (from a seam on), and so do the latest request, pi
 messages at the front; the spans between them become asks. A draft has a heading and the ledger of
 the whole conversation so far, so it is complete without prose. An earlier summary is covered by the
 next one, which takes over its counts, facts and prose; if room is short, the ledger is shortened
-first. Without a writer the ledger gets all the room under the target. Up to half of its room is for
-the answers that ended a turn. Neighbours: `gist` chooses
-lines instead; `core.shortened` shows prose; `compaction.summary_text` and `writer.asker` get new
-prose.
+first. Without a writer the ledger gets all the room under the target, and up to half of it is for
+the answers that ended a turn. Neighbours: `gist` chooses lines instead; `core.shortened` shows
+prose; `compaction.summary_text` and `writer.asker` get new prose.
 """
 
 from __future__ import annotations
@@ -206,7 +205,9 @@ def _prose_and_text(
         least = min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
     alone = min(ledger.free_tokens, shorter) - own - prose_tokens
     left = max(room, least, alone, 0)
-    answers = _answers(brief, run, (ANSWERS_SHARE if ledger.facts else 1.0) * left)
+    # Answers never take the room of a writer's words, which say them better.
+    free = max(room, alone, 0) if brief.has_writer else left
+    answers = _answers(brief, run, (ANSWERS_SHARE if ledger.facts else 1.0) * free)
     left -= count("\n".join(answers)) if answers else 0
     return prose, "\n".join([heading, *ledger.lines(left), *answers])
 
