@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.core import codec
@@ -34,10 +35,9 @@ def opened(**given: Any) -> refold.Context:
     context = refold.open(
         "x",
         store="memory:",
-        model="gemini-2.5-pro",
         system="You fix tests",
         tools=TOOLS,
-        **{"window": 24_000, **given},
+        **{"model": "gemini-2.5-pro", "window": 24_000, **given},
     )
     context.append({"role": "user", "parts": [{"text": "Fix the login test. The port is 8443."}]})
     return context
@@ -311,3 +311,63 @@ def test_a_native_result_without_an_id_answers_the_call_that_has_one():
     request = context.request()
     assert gemini.check(request) == []
     assert "no result recorded" not in str(request) and "text 2" in str(request["contents"][-1])
+
+
+OPENAI = {
+    "id": "r1",
+    "object": "chat.completion",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "tool_calls",
+            "message": {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": id, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+                    for id in ("c1", "c2")
+                ],
+            },
+        }
+    ],
+}
+
+
+def unsigned(calls: int) -> dict[str, Any]:
+    """A response of an older model."""
+    parts = [{"functionCall": {"name": "read", "args": {"n": n}}} for n in range(calls)]
+    return {"candidates": [{"content": {"parts": parts, "role": "model"}}]}
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.sampled_from([OPENAI, unsigned(1), unsigned(3)]), min_size=1, max_size=4),
+    st.sampled_from(["gemini-3-pro-preview", "models/gemini-3.1-flash", "GEMINI-4"]),
+    st.booleans(),
+)
+def test_a_loop_of_older_models_is_signed_for_one_that_demands_it(
+    replies: list[dict[str, Any]], model: str, is_updated: bool
+) -> None:
+    context = opened(model="gemini-2.5-flash")
+    for reply in replies:
+        context.record(reply)
+        for call in tool_calls(reply):
+            context.append_result(call.id, LINE)
+    is_signed = "thoughtSignature" in json.dumps(context.request("gemini"))
+    assert is_signed == (OPENAI in replies)  # a call as it came stays so
+    if is_updated:
+        context.update(model=model)
+    request = context.request("gemini", **({} if is_updated else {"model": model}))
+    assert request["model"] == model
+    assert gemini.check(request) == []
+    assert [one.message for one in context.page("gemini")] == request["contents"]
+
+
+def test_a_check_demands_signatures_of_the_models_that_do() -> None:
+    context = opened(model="gemini-2.5-flash")
+    context.record(unsigned(1))
+    context.append_result("gemini:read:1", LINE)
+    request = context.request()
+    assert gemini.check(request) == []
+    [fault] = gemini.check({**request, "model": "gemini-3-pro-preview"})
+    assert "thoughtSignature" in fault

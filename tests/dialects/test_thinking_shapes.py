@@ -263,3 +263,23 @@ def test_cache_marks_keep_their_time_to_live() -> None:
     request = context.request()
     assert request["system"][-1]["cache_control"] == mark
     assert request["messages"][-1]["content"][-1]["cache_control"] == mark
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-opus-5-5", "gpt-5", None])
+@pytest.mark.parametrize("calls", [1, 3])
+def test_calls_beside_thinking_in_the_content_keep_their_results(model, calls):
+    """LangChain's messages in OpenAI's form have the content of Anthropic's models as it came."""
+    ids = [f"c{n}" for n in range(calls)]
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    named = {"name": "read", "arguments": "{}"}
+    answer = {
+        "role": "assistant",
+        "content": [thinking, {"type": "text", "text": "x"}],
+        "tool_calls": [{"id": id, "type": "function", "function": named} for id in ids],
+    }
+    results = [{"role": "tool", "tool_call_id": id, "content": "a line"} for id in ids]
+    with refold.open("x", store="memory:", model=model) as context:
+        context.mirror([{"role": "user", "content": "go"}, answer, *results])
+        request = context.request("openai_chat")
+    assert [m.get("tool_call_id") for m in request["messages"][2:]] == ids
+    assert [call["id"] for call in request["messages"][1]["tool_calls"]] == ids

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
@@ -25,9 +26,11 @@ TOOLS = [
     for name in ("read", "run")
 ]
 DEEDS = (
-    "system", "tools", "note", "compact", "undo", "redo", "say", "pin", "unpin", "hide", "clear",
-    "restore", "restore to here",
+    "system", "tools", "note", "compact", "compact all", "undo", "redo", "say", "pin", "unpin",
+    "hide", "clear", "restore", "restore to here",
 )  # fmt: skip
+# Deeds with each other, without a turn between them.
+BACK_AND_FORTH = ("undo", "redo", "pin", "unpin", "hide", "take back")
 Wire = dict[str, Any]
 
 turns = st.lists(
@@ -58,7 +61,7 @@ class Story:
         self.count = 0
 
     def turn(self, thinks: bool, calls: int, deed: str) -> None:
-        request = plain(self.context.request(thinking=self.thinking))
+        request = plain(self.context.request("anthropic", thinking=self.thinking))
         self.check(request)
         self.count += 1
         number = self.count
@@ -106,6 +109,11 @@ class Story:
                 self.context.undo()
             case "redo":
                 self.context.redo()
+            case "compact all":
+                self.context.compact("gist", target=100)
+            case "take back":
+                self.context.restore(max(1, self.context.view.head - 9))
+                self.context.undo()
             case "hide":
                 with suppress(RefoldError):  # a pin, or the latest request
                     self.context.hide(self.said(3))
@@ -152,6 +160,33 @@ def test_thinking_stands_under_what_it_was_thought_under(thinking, story):
     for thinks, calls, deed in story:
         told.turn(thinks, calls, deed)
     told.check(plain(told.context.request(thinking=told.thinking)))
+
+
+@pytest.mark.parametrize("deeds", [*product(BACK_AND_FORTH, repeat=3)], ids=" ".join)
+def test_thinking_goes_back_and_forth_with_its_page(deeds):
+    told = Story({"type": "adaptive"})
+    for _ in range(4):
+        told.context.append({"role": "user", "content": "a long line\n" * 90})
+        told.turn(thinks=False, calls=0, deed="")
+    told.turn(thinks=True, calls=0, deed="compact all")
+    told.turn(thinks=True, calls=0, deed="")
+    for deed in deeds:
+        told.do(deed)
+    told.turn(thinks=True, calls=0, deed="redo")
+    told.check(plain(told.context.request(thinking=told.thinking)))
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "gemini-3-pro-preview"])
+def test_a_model_of_another_provider_may_stand_for_one_that_binds_its_thinking(model):
+    """A restore takes the model back; the caller may go on with the later one by itself."""
+    told = Story({"type": "adaptive"})
+    told.context.update(model=model)
+    for _ in range(4):
+        told.turn(thinks=True, calls=0, deed="")
+    told.context.hide(told.context.view.slots[2].seq)
+    request = plain(told.context.request("anthropic", thinking=told.thinking))
+    told.check(request)
+    assert json.dumps(request).count('"signature"') == 1
 
 
 @pytest.mark.parametrize("calls", [0, 2])

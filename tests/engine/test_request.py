@@ -82,3 +82,31 @@ def test_a_stream_that_breaks_is_recorded_as_far_as_it_came():
         list(context.stream(broken()))
     assert context.view.slots[-1].message.blocks[0].text == "well"
     assert context.request()["messages"][-1]["content"] == "well"
+
+
+@pytest.mark.parametrize("is_raw", [False, True])
+@pytest.mark.parametrize("model", ["gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro", None])
+@pytest.mark.parametrize("dialect", dialects.DIALECTS)
+def test_a_page_is_in_the_dialect_of_the_last_request(dialect, model, is_raw):
+    context = refold.open("work", store="memory:", model=model)
+    context.append({"role": "user", "content": "hello"})
+    context.append(
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+            ],
+        }
+    )
+    context.append_result("c1", "a line")
+    usual = context.page()
+    for settle in (True, False):
+        context.request(dialect, raw=is_raw)
+        assert context.page(settle=settle) == context.page(dialect, settle=settle)
+        assert context.page(at=context.view.head) == context.page(dialect)
+        context.request()
+        assert context.page() == usual
+    context.request(dialect)
+    context.update(model="gpt-4o")  # of another model there was no request yet
+    assert context.page() == context.page("openai_chat")

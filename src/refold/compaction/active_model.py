@@ -129,12 +129,21 @@ class ActiveModel:
         another provider's, and the output limit if the format requires one. For a model outside
         the table, any format may be right."""
         fields: dict[str, str | int] = {}
-        own = self.info.dialect
-        if self._name and (not own or dialects.dialect(own).provider == dialect.provider):
+        if self._name and self._may_speak(dialect):
             fields["model"] = self._name
         if dialect.output_limit:
             fields[dialect.output_limit] = self._output_tokens()
         return fields
+
+    def _may_speak(self, dialect: Dialect) -> bool:
+        own = self.info.dialect
+        return not own or dialects.dialect(own).provider == dialect.provider
+
+    def is_bound(self, dialect: str) -> bool:
+        """Whether the model binds its thinking, or may do so: a caller who asks for thinking in
+        another provider's format names a model that is unknown here."""
+        is_foreign = not self._may_speak(dialects.dialect(dialect))
+        return self.info.thinking_bound or (is_foreign and "thinking" in self.keywords)
 
     def page(self, dialect: str) -> Page:
         """The renderer of pages in this format for the current model."""
@@ -143,7 +152,7 @@ class ActiveModel:
         ttl = cache if cache in ("5m", "1h") else ""
         return Page(
             dialects.dialect(dialect),
-            bound=self.info.thinking_bound,
+            bound=self.is_bound(dialect),
             caching=CacheMarks(by=by, ttl=ttl),
             takes=self.takes(dialect),
             alternates=dialect == DIALECT_DEFAULT and self._alternates(),

@@ -173,10 +173,9 @@ class _Walk:
         self.steps: list[_Step] = []
         self.changes: dict[int, Change] = {}
         self.newest: Change | None = None
-        self.live: set[int] = set()
+        self.live: set[int] = set()  # and the pinned messages, by their negative seqs
         self.erases: set[int] = set()  # never switched off
         self.off, self.reverted = Off(), set[int]()  # `reverted`: since `off` was found
-        self.pins: set[int] = set()
 
     def change(self, change: Change | None) -> None:
         """Adds a live change."""
@@ -191,20 +190,15 @@ class _Walk:
         self.newest = change
 
     def pin(self, seq: int, pin: Pin) -> None:
-        """Adds a pin; it is a change if an edit names its message."""
-        if pin.seq in self.off or pin.seq in self.reverted:
+        """Sets or removes a pin. `eras` finds what that changes, because only edits use pins."""
+        if pin.seq in self.off or pin.seq in self.reverted or pin.seq <= 0:
             return
-        if (pin.seq in self.pins) == pin.on:
-            return
-        self.pins ^= {pin.seq}
-        live = (self.changes[at] for at in self.live)
-        firsts = [edit.first for edit in live if edit.first <= pin.seq <= edit.last]
-        if firsts:
-            self.change(Change(seq, min(firsts)))
+        if (-pin.seq in self.live) != pin.on:
+            self.live ^= {-pin.seq}
+            self.steps.append(_Step(seq, {-pin.seq}))
 
     def is_plain(self, seq: int, body: Revert | Restore) -> bool:
-        """Whether only the named batch or message is switched. Owners of external histories remove
-        messages at every call, so these must be cheap."""
+        """Whether only the named batch or message is switched: some owners do so at every call."""
         if isinstance(body, Restore):
             return is_idle(seq, body)
         return bool(body.batch) or body.seq not in self.controls
@@ -212,15 +206,16 @@ class _Walk:
     def go_back(self, seq: int, body: Revert | Restore) -> None:
         """Applies a plain revert or restore."""
         if isinstance(body, Revert) and body.batch:
-            edits = {at for at in self.live if self.changes[at].batch == body.batch}
+            edits = {at for at in self.live if at > 0 and self.changes[at].batch == body.batch}
             self.live -= edits
             self.steps.append(_Step(seq, edits))
             self.newest = None
             return
-        if isinstance(body, Revert) and body.seq < seq:
-            self.reverted.add(body.seq)
-            self.pins.discard(body.seq)
         self.change(change_of(seq, body))
+        if isinstance(body, Revert) and 0 < body.seq < seq:
+            self.reverted.add(body.seq)
+            self.steps[-1].toggled |= self.live & {-body.seq}
+            self.live.discard(-body.seq)
 
     def switch(self, seq: int, body: Revert | Restore, found: Switches) -> None:
         """Applies a revert or restore that may change the whole set of live events."""
@@ -230,14 +225,19 @@ class _Walk:
             change = Change(seq)  # reverting the end of all thinking does not revalidate it
         if change is not None:
             self.changes[seq] = change
-        self.off, self.reverted, self.pins = found.off, set(), set(found.pins)
+        self.off, self.reverted = found.off, set()
         # Erased messages do not come back.
         live = {at for at in self.changes if at not in found.off or at in self.erases}
+        live |= {-pin for pin in found.pins if pin > 0}
         self.steps.append(_Step(seq, self.live ^ live))
         self.live, self.newest = live, None
 
     def eras(self) -> list[Era]:
         """The eras between the steps, computed from the newest back."""
+        edits = [self.changes[at] for at in self.live if at > 0]
+        for pin in {-at for step in self.steps for at in step.toggled if at < 0}:
+            firsts = (edit.first for edit in edits if edit.first <= pin <= edit.last)
+            self.changes[-pin] = Change(pin, min(firsts, default=ENDLESS))
         different: set[int] = set()  # changes live either then or now, but not both
         era = Era(since=0)
         eras: list[Era] = []

@@ -158,7 +158,7 @@ class Page:
 
     def _grow(self, view: View) -> None:
         """Adds every unit but the last, which may still grow, to the stable part."""
-        edition = (view.undoable[-1:], len(view.undoable), view.changed_at)
+        edition = (view.changed_at, view.eras)
         if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
             native = is_shown(view.slots, self.takes)

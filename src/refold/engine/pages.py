@@ -29,7 +29,8 @@ class Pages:
 
     def __init__(self, log: OpenLog, model: ActiveModel, compactor: Compactor) -> None:
         self._log, self._model, self._compactor = log, model, compactor
-        self._pages: dict[str, Page] = {}
+        self._pages: dict[tuple[str, bool], Page] = {}
+        self._requested: str | None = None  # the dialect of the last request
         self.requests = PendingRequests(log.state.head)
 
     def request(
@@ -44,8 +45,9 @@ class Pages:
         return wire.finished({**rendered.request, **overrides}, output_max=output_max)
 
     def page(self, dialect: str | None, *, settle: bool, at: int | str | None) -> list[PageMessage]:
-        """The messages on the page, or on the page at a place, each with its slots. Compacts and
-        writes nothing."""
+        """The messages on the page, or on the page at a place, each with its slots, by default in
+        the dialect of the last request. Compacts and writes nothing."""
+        dialect = dialect or self._requested
         with self._log.reading() as state:
             view = state.view() if at is None else self._log.view_at(at)
             # An earlier page must not displace the rendered parts of the newest one.
@@ -55,16 +57,18 @@ class Pages:
                 else self._model.page(self._model.dialect(dialect))
             )
             if settle:
-                return page.shown(view, self._model.keywords)
+                call = {**self._model.call_fields(page.dialect), **self._model.keywords}
+                return page.shown(view, call)
             native = is_shown(view.slots, page.takes)
             keeps_thinking = thinking_check(view, bound=page.bound, native=native)
             return unsettled(view.slots, page.dialect, keeps_thinking, page.takes)
 
     def _page(self, dialect: str | None) -> Page:
         name = self._model.dialect(dialect)
-        if name not in self._pages:
-            self._pages[name] = self._model.page(name)
-        return self._pages[name]
+        key = name, self._model.is_bound(name)
+        if key not in self._pages:
+            self._pages[key] = self._model.page(name)
+        return self._pages[key]
 
     def render(self, dialect: str | None, before: Callable[[], None] | None = None) -> Rendered:
         """The request for a page that fits, durable once this returns. A read-only log is rendered
@@ -110,6 +114,7 @@ class Pages:
             raise Invalid("there is no message on the page", hint="append a user message")
         call = {**self._model.call_fields(page.dialect), **rendered.request}
         self.requests.add(view.head)
+        self._requested = dialect
         # Every possible compaction has been done: a page that is still full deserves a warning.
         budget, current = self._model.load
         if current >= budget.warn_at:
@@ -118,8 +123,9 @@ class Pages:
         return replace(rendered, request=call)
 
     def clear(self) -> None:
-        """Drops rendered pages: they were for another model."""
+        """Drops rendered pages, and the dialect of the last: they were for another model."""
         self._pages.clear()
+        self._requested = None
 
     def move(self) -> None:
         """Starts over for another log."""

@@ -14,6 +14,7 @@ from strands.models.anthropic import AnthropicModel
 from strands.types.exceptions import ContextWindowOverflowException
 
 import refold
+from refold.dialects import dialect
 from refold.edges.adapters.strands import RefoldConversationManager, from_wire, to_wire
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
@@ -103,6 +104,7 @@ def test_a_long_run_is_folded_and_the_agent_keeps_all(thinks, tmp_path):
     manager.close()
     assert "Done." in str(answer)
     assert upstream.refusals == []
+    assert not any(dialect("anthropic").check(one.body) for one in upstream.requests)
     assert len(upstream.requests) == TURNS + 1
     assert len(agent.messages) == 2 * (TURNS + 1)
     assert len(upstream.requests[-1].body["messages"]) < TURNS

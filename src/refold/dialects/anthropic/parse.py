@@ -57,7 +57,10 @@ _PARTS = frozenset({
 
 
 def recognizes(message: Mapping[str, Any]) -> bool:
-    """Whether the message has a shape unique to this dialect."""
+    """Whether the message has a shape unique to this dialect. Calls beside the content are of
+    another, whatever the content is: LangChain leaves Anthropic's thinking there."""
+    if message.get("tool_calls"):
+        return False
     content = message.get("content")
     for part in content if isinstance(content, list) else ():
         kind = part.get("type") if isinstance(part, Mapping) else None

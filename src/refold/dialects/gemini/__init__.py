@@ -13,8 +13,7 @@ from refold.dialects import DEFAULT
 from refold.dialects.gemini.check import check
 from refold.dialects.gemini.parse import is_response, parse, recognizes, reply
 from refold.dialects.gemini.render import NAME, answering, render
-from refold.dialects.gemini.request import arranged, definitions, request
-from refold.dialects.protocol import finished_as_it_is as finished
+from refold.dialects.gemini.request import arranged, definitions, finished, request
 
 __all__ = [
     "answering", "arranged", "check", "definitions", "finished", "is_response", "name",

@@ -2,8 +2,8 @@
 
 The rules are independent of `render` and the laws, which they test. Each fault names its position:
 "contents[3].parts[0]: …". Both spellings of a field are read; null means absent. Only Gemini 3 and
-newer demand signatures, so they are required only if the conversation has one on a call. Neighbour:
-`wire` has the checks that validators share.
+newer demand signatures, so they are required only if the request names such a model, or a call in
+the conversation has one. Neighbour: `wire` has the checks that validators share.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from refold.dialects.wire import (
 )
 
 _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
+_VERSION, _SIGNING_SINCE = re.compile(r"gemini-(\d{1,3})", re.IGNORECASE), 3
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _BESIDE = (
     "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata",
@@ -49,7 +50,7 @@ def check(request: Mapping[str, Any]) -> list[str]:
     if not faults:
         faults += _order_faults(contents)
         faults += _pair_faults(contents)
-        faults += _signature_faults(contents)
+        faults += _signature_faults(contents, request.get("model"))
     return [*faults, *_config_faults(request.get("config", {}))]
 
 
@@ -183,10 +184,14 @@ def _answer_faults(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -
     yield from (f"a second response for {id!r}" for id, count in counts.items() if count > 1)
 
 
-def _signature_faults(contents: list[Content]) -> Faults:
-    """Requires a signature on the first call of every step in the open turn, if any call has one. A
-    turn begins where the user says something other than a response."""
-    if not any(_is_signed(part) for content in contents for part in _calling_parts(content)):
+def _signature_faults(contents: list[Content], model: Any) -> Faults:
+    """Requires a signature on the first call of every step in the open turn, if the model demands
+    it or any call has one. A turn begins where the user says something other than a response."""
+    version = _VERSION.search(model) if isinstance(model, str) else None
+    is_demanded = version is not None and int(version[1]) >= _SIGNING_SINCE
+    if not is_demanded and not any(
+        _is_signed(part) for content in contents for part in _calling_parts(content)
+    ):
         return
     turn = 0
     for index, content in enumerate(contents):

@@ -8,6 +8,7 @@ Neighbours: `render` makes the contents, `dialects.tools` reads definitions of e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,9 @@ from refold.dialects.tools import (
     plain_tool,
     report_left_out,
 )
-from refold.dialects.wire import as_system, leading, text_blocks
+from refold.dialects.wire import as_system, at, leading, text_blocks
+
+_SIGNING = re.compile(r"gemini-(?:[3-9]|[1-9]\d)(?!\d)", re.IGNORECASE)  # these require signatures
 
 Wire = dict[str, Any]
 
@@ -78,6 +81,17 @@ def arranged(messages: list[Wire], lost: list[str]) -> Arranged:
     if contents and contents[-1]["role"] == "model":
         contents.append({"role": "user", "parts": [{"text": GO_ON}]})
     return Arranged([*messages[:lead], *_signed(contents)], places)
+
+
+def finished(request: Wire, *, output_max: int | None = None) -> Wire:
+    """The complete call: for a model that requires signatures, the calls of older ones get them,
+    too."""
+    model, contents = request.get("model"), request.get("contents")
+    if not isinstance(model, str) or not _SIGNING.search(model) or not isinstance(contents, list):
+        return request
+    if not all(isinstance(at(content, ("parts",)), list) for content in contents):
+        return request  # the caller's own, in another shape
+    return {**request, "contents": list(map(_signed_step, contents))}
 
 
 def _signed(contents: list[Wire]) -> list[Wire]:

@@ -19,7 +19,15 @@ from typing import Any
 from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Content, Message
 
 import refold
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Wire, definitions
+from refold.edges.adapters.guest import (
+    Answered,
+    Guest,
+    Place,
+    Sent,
+    Wire,
+    definitions,
+    thinking_options,
+)
 
 HOST, DIALECT = "agent-framework", "anthropic"
 
@@ -67,6 +75,7 @@ class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
             model=options.get("model") or getattr(context.client, "model", None),
             system=options.get("instructions"),
             tools=definitions(options.get("tools") or (), _tool),
+            options=thinking_options(options),
         )
 
 

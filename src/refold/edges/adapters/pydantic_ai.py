@@ -11,7 +11,7 @@ the only dialect in which a request or response fits into one message. Neighbour
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -72,7 +72,6 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
         messages, parameters = request.messages, request.model_request_parameters
         system = "\n\n".join(instructions_of(messages, parameters))
         settings = request.model_settings or {}
-        call = {"thinking": settings.get("anthropic_thinking")}
         return self._guest.fold(
             name,
             messages,
@@ -81,8 +80,18 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
             model=request.model.model_name,
             system=system or None,
             tools=definitions(parameters.tool_defs.values(), tool_definition),
-            options=thinking_options(call),
+            options=_options(settings, request.model.model_name),
         )
+
+
+def _options(settings: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """The kind of thinking, from the settings of Anthropic's models, of Bedrock's, or of all. In
+    other models it does not change which messages are accepted."""
+    fields = settings.get("bedrock_additional_model_requests_fields") or {}
+    thinking = settings.get("anthropic_thinking") or fields.get("thinking")
+    if thinking is None and settings.get("thinking") and "claude" in model:
+        thinking = {"type": "enabled"}
+    return thinking_options({"thinking": thinking})
 
 
 def _managers(ctx: Any) -> Iterator[str]:

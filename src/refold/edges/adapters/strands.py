@@ -22,7 +22,16 @@ from strands.agent.conversation_manager import ConversationManager
 from strands.hooks import AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 
 import refold
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Wire, definitions, log
+from refold.edges.adapters.guest import (
+    Answered,
+    Guest,
+    Place,
+    Sent,
+    Wire,
+    definitions,
+    log,
+    thinking_options,
+)
 
 HOST, DIALECT = "strands", "anthropic"
 
@@ -71,15 +80,20 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
     def _before_call(self, event: BeforeModelCallEvent) -> None:
         agent = event.agent
         self._restore(agent)
-        config = agent.model.get_config() or {}
+        given = agent.model.get_config()
+        config = given if isinstance(given, dict) else {}
+        # The models of Anthropic and Bedrock keep the options of their calls here.
+        fields = (config.get("params"), config.get("additional_request_fields"))
+        thinking = (thinking_options(options) for options in fields if isinstance(options, dict))
         self._sent = self._guest.fold(
             self._name,
             agent.messages,
             to_wire,
             from_wire,
-            model=config.get("model_id") if isinstance(config, dict) else None,
+            model=config.get("model_id"),
             system=agent.system_prompt,
             tools=definitions(agent.tool_registry.get_all_tool_specs(), _tool),
+            options=next(filter(None, thinking), {}),
         )
         self._originals = list(agent.messages)
         agent.messages[:] = _alternating(self._sent.shown)
