@@ -123,7 +123,7 @@ def test_every_call_and_result_reaches_every_provider(model: str, content: str) 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("content", CONTENT)
-def test_a_call_of_the_old_kind_and_its_result_are_told(model: str, content: str) -> None:
+def test_a_call_of_the_old_kind_and_its_result_are_sent(model: str, content: str) -> None:
     context = refold.open("t", store="memory:", model=model)
     context.append({"role": "user", "content": "Check it"})
     legacy = {"function_call": {"name": "read", "arguments": json.dumps(ARGUMENTS)}}
