@@ -273,9 +273,12 @@ def _without_cut_calls(reply: Slot, answers: dict[str, Slot]) -> tuple[Slot, lis
     cut: list[ToolCall] = []
     blocks: list[Block] = []
     for block in reply.message.blocks:
-        is_open = isinstance(block, ToolCall) and block.id not in answers
-        is_cut = CUT_OFF in reply.message.metadata and block is reply.message.blocks[-1]
-        if is_open and _is_unreadable(block, is_cut=is_cut):
+        is_last = CUT_OFF in reply.message.metadata and block is reply.message.blocks[-1]
+        if (
+            isinstance(block, ToolCall)
+            and block.id not in answers
+            and _is_unreadable(block, is_cut=is_last)
+        ):
             cut.append(block)
             blocks.append(_told(block, "incomplete call"))
         else:
