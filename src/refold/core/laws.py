@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
+from refold.core.call_arguments import arguments_object, arguments_text
 from refold.core.eras import era_at, unchanged_since
 from refold.core.model import (
     MIRRORED,
@@ -37,6 +38,7 @@ OPENING = "(the conversation goes on from here)"
 # Dialects in which one reply may be appended as several messages, one per item.
 ITEMWISE = frozenset({"openai_responses"})
 ThinkingCheck = Callable[[Slot], bool]  # whether the thinking in a slot is still valid
+CUT_OFF = "cut_off"  # metadata key of a reply whose stream broke off
 CONTINUES = "$continues"  # metadata key of a message that continues the reply before it
 
 
@@ -191,6 +193,7 @@ def _reordered(group: Sequence[Slot], overdue: dict[str, str], repairs: list[str
     waiting: dict[str, dict[str, Slot]] = {}
     replies: list[tuple[Slot, dict[str, Slot]]] = []
     others: list[Slot] = []
+    twice: dict[str, str] = {}
     for slot in group:
         late = _take_results(slot, waiting, overdue, repairs)
         is_reply = slot.message.role == "assistant"
@@ -201,11 +204,19 @@ def _reordered(group: Sequence[Slot], overdue: dict[str, str], repairs: list[str
             others += _with_blocks(slot, (*late, *rest))
             continue
         others += _with_blocks(replace(slot, message=Message(role="user")), tuple(late))
-        for reply in map(_distinct, _with_blocks(slot, rest)):
+        for reply in _with_blocks(slot, rest):
+            reply, again = _distinct(reply)
+            for call in again:
+                overdue[call.id] = twice[call.id] = call.name
+                repairs.append(
+                    f"#{reply.seq} calls {call.id!r} twice: the second is sent as a text"
+                )
             answers: dict[str, Slot] = {}
             replies.append((reply, answers))
             waiting.update(dict.fromkeys(calls_of(reply.message), answers))
+    twice = {id: name for id, name in twice.items() if id in overdue}
     ordered = [slot for reply in replies for slot in _with_answers(*reply, overdue, repairs)]
+    overdue.update(twice)
     return [*ordered, *others]
 
 
@@ -234,7 +245,12 @@ def _take_results(
 def _with_answers(
     reply: Slot, answers: dict[str, Slot], overdue: dict[str, str], repairs: list[str]
 ) -> list[Slot]:
-    """A reply with a result for each of its calls; a placeholder for each missing one."""
+    """A reply with a result for each of its calls; a placeholder for each missing one. A call that
+    nobody answered, and whose arguments nobody can read, becomes a text."""
+    reply, cut = _without_cut_calls(reply, answers)
+    for call in cut:
+        overdue[call.id] = call.name
+        repairs.append(f"#{reply.seq} calls {call.id!r} with unreadable arguments: sent as a text")
     out = [reply]
     for block in reply.message.blocks:
         if not isinstance(block, ToolCall) or reply.message.role != "assistant":
@@ -249,6 +265,37 @@ def _with_answers(
             answer = Slot(reply.seq, reply.seq, Message(role="tool", blocks=(result,)), 0)
         out.append(answer)
     return out
+
+
+def _without_cut_calls(reply: Slot, answers: dict[str, Slot]) -> tuple[Slot, list[ToolCall]]:
+    """The reply, with texts in place of its calls that have neither a result nor readable
+    arguments, as after a stream that broke off; and those calls."""
+    cut: list[ToolCall] = []
+    blocks: list[Block] = []
+    for block in reply.message.blocks:
+        is_last = CUT_OFF in reply.message.metadata and block is reply.message.blocks[-1]
+        if (
+            isinstance(block, ToolCall)
+            and block.id not in answers
+            and _is_unreadable(block, is_cut=is_last)
+        ):
+            cut.append(block)
+            blocks.append(_told(block, "incomplete call"))
+        else:
+            blocks.append(block)
+    if not cut or reply.message.role != "assistant":
+        return reply, []
+    message = replace(reply.message, blocks=tuple(blocks), form=None)
+    return replace(reply, message=message), cut
+
+
+def _is_unreadable(call: ToolCall, *, is_cut: bool) -> bool:
+    """Whether the arguments are a text without an object, but not the free text that some tools
+    take; also if they are missing, where the stream broke off (`is_cut`)."""
+    text = arguments_text(call).strip()
+    if is_cut and text in ("", "{}"):
+        return True
+    return arguments_object(call) is None and (is_cut or text[:1] in ("{", "["))
 
 
 def _with_blocks(slot: Slot, blocks: tuple[Block, ...]) -> list[Slot]:
@@ -271,20 +318,28 @@ def _late_blocks(result: ToolResult, name: str) -> list[Block]:
     return [Text("\n".join(texts)), *media]
 
 
-def _distinct(slot: Slot) -> Slot:
-    """The slot with each call id once."""
+def _distinct(slot: Slot) -> tuple[Slot, list[ToolCall]]:
+    """The slot with each call id once, and the other calls, which become texts unless they
+    are the same call again."""
     calls = calls_of(slot.message)
     if len(set(calls)) == len(calls):
-        return slot
-    seen: set[str] = set()
+        return slot, []
+    seen: dict[str, ToolCall] = {}
+    again: list[ToolCall] = []
     blocks: list[Block] = []
     for block in slot.message.blocks:
-        if isinstance(block, ToolCall):
-            if block.id in seen:
-                continue
-            seen.add(block.id)
-        blocks.append(block)
-    return replace(slot, message=replace(slot.message, blocks=tuple(blocks), form=None))
+        first = seen.setdefault(block.id, block) if isinstance(block, ToolCall) else block
+        if first is block:
+            blocks.append(block)
+        elif isinstance(block, ToolCall) and block != first:
+            again.append(block)
+            blocks.append(_told(block, f"second call {block.id}"))
+    return replace(slot, message=replace(slot.message, blocks=tuple(blocks), form=None)), again
+
+
+def _told(call: ToolCall, kind: str) -> Text:
+    """A call that cannot be sent, as a text."""
+    return Text(f"[{kind}: {call.name}({arguments_text(call)})]")
 
 
 # --- thinking ---

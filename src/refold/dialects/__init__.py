@@ -16,11 +16,13 @@ from msgspec.structs import replace
 
 from refold.checked import shown
 from refold.core.call_arguments import arguments_object
+from refold.core.laws import CUT_OFF
 from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.input import not_a_message, plain, refuse_langchain
+from refold.dialects.mixed import MIXED, joined, owner_of
 from refold.dialects.protocol import Dialect, FindCalls, Reply
-from refold.dialects.streams import CUT_OFF, assemble, is_async_stream, is_stream
-from refold.dialects.wire import is_json
+from refold.dialects.streams import assemble, is_async_stream, is_stream
+from refold.dialects.wire import at, is_json
 from refold.display import suggestion
 from refold.errors import Invalid
 
@@ -94,7 +96,8 @@ def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:
     value = message if is_json(message) else _plain_object(message)
     refuse_langchain(value)
     try:
-        return dialect(dialect_of(value, preferred) or preferred).parse(message)
+        owner = owner_of(value) or dialect_of(value, preferred) or preferred
+        return joined(value) if owner == MIXED else dialect(owner).parse(message)
     except _UNREADABLE as error:
         raise _not_readable(message, error) from error
 
@@ -149,10 +152,25 @@ def reply(response: Any, preferred: str) -> Reply:
     try:
         for reader in map(dialect, _in_order(preferred)):
             if reader.is_response(wire):
-                return reader.reply(response)
-        return dialect(dialect_of(wire, preferred) or preferred).reply(response)
+                return _with_answer(reader.reply(response), at(wire, _ANSWER))
+        owner = owner_of(wire) or dialect_of(wire, preferred) or preferred
+        if owner == MIXED:
+            message, *results = joined(wire)
+            return Reply(message=message, usage=None, results=tuple(results))
+        return dialect(owner).reply(response)
     except _UNREADABLE as error:
         raise _not_readable(response, error) from error
+
+
+_ANSWER = ("choices", 0, "message")
+
+
+def _with_answer(reply: Reply, answer: Any) -> Reply:
+    """The reply; its answer is parsed again if its calls are spelled as by another provider."""
+    if not isinstance(answer, Mapping) or owner_of(answer) in (None, DEFAULT):
+        return reply
+    message, *results = parse({"role": "assistant", **answer})
+    return replace(reply, message=message, results=tuple(results))
 
 
 def _response_object(response: Any) -> Mapping[str, Any]:

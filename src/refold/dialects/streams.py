@@ -12,12 +12,12 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any
 
 from refold.checked import quoted, shown
+from refold.core.laws import CUT_OFF
 from refold.dialects.input import encoded, plain
 from refold.dialects.wire import objects_in
 from refold.display import failure
 from refold.errors import Invalid
 
-CUT_OFF = "cut_off"
 # Chunks of one response; a longer stream is considered endless.
 CHUNKS_MAX = 1_000_000
 _HINT = "pass a response, its stream, or the list of the stream's chunks"

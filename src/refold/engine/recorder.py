@@ -25,10 +25,10 @@ from refold.artifacts import tool_output as outputs
 from refold.artifacts.intake import Intake, ResultFields
 from refold.checked import quoted
 from refold.compaction.active_model import ActiveModel
-from refold.core.laws import calls_of, is_request, results_of
+from refold.core.laws import CUT_OFF, calls_of, is_request, results_of
 from refold.core.model import UPTO, Event, Message, Slot, Text, Thinking, ToolResult, Usage
 from refold.dialects.protocol import Reply
-from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
+from refold.dialects.streams import CHUNKS_MAX, is_stream, take_chunk
 from refold.dialects.usage import read_usage
 from refold.display import number, suggestion
 from refold.errors import Conflict, Invalid
