@@ -85,7 +85,7 @@ def check(pattern: str, *, regex: bool, most: int, wait_s: float) -> None:
             hint="each line is searched separately: search for one line of the pattern",
         )
     if not 1 <= most <= LINES_MAX:
-        reason = f"a search cannot return at most {most} lines"
+        reason = f"the limit of {most} lines is out of range"
         raise Invalid(reason, hint=f"choose a number from 1 to {LINES_MAX:,}")
     if not 0 < wait_s <= WAIT_S_MAX:
         reason = f"the time limit of {wait_s} s is out of range"

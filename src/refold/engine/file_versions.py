@@ -1,8 +1,8 @@
 """Versions of files on disk: kept before a tool writes, and put back as they were at a point.
 
-`keep` is called before every write of a tool: it stores the bytes as an artifact, and a note refers
-to that. A file is also kept before it is put back, so that putting it back can be undone. Paths in
-a log are untrusted: only files inside the caller's folder are read or written, even if an imported
+`keep` is called before a tool writes to a file: it stores the bytes as an artifact, and appends a
+note with its id. A file is also kept before it is put back, so that this can be undone. Paths in a
+log are untrusted: only files inside the caller's folder are read or written, even if an imported
 log has other paths. A file that was kept in another folder is left alone, unless that folder no
 longer exists and the caller names the file. Neighbours: `log.undo` finds versions in the log,
 `system.inside` reads and writes the disk.
@@ -76,7 +76,8 @@ class FileVersions:
     @checked
     def keep(self, path: str, *, root: str | Path = ".") -> FileVersion:
         """Keeps the current version of a file, or the fact that there is none. Call this before
-        each write. Raises Denied for a path outside `root`."""
+        each write. Raises Denied for a path outside `root`, and for a file with a secret if the
+        store redacts."""
         return self._keep(place_in(root, path))
 
     def _keep(self, place: Place) -> FileVersion:

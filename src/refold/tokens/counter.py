@@ -48,7 +48,7 @@ class Framing(Struct, frozen=True, kw_only=True):
 
 PLAIN = Framing()
 _PROVIDERS = {
-    # A call and its result whose texts and messages have 19 tokens are billed as 25.
+    # A call and its result are billed as 25 tokens if their texts and message frames have 19.
     "openai": Framing(call=3, result=3, declared=True),
     "anthropic": Framing(tools=346),
     "gemini": Framing(message=1),
@@ -85,7 +85,7 @@ ESTIMATE = Counter(NAME, estimate, additive=True)
 
 
 def custom(function: Count) -> Counter:
-    """Makes a counter of a caller's function. It raises Invalid if the function fails, or returns
+    """Makes a counter from a caller's function. It raises Invalid if the function fails, or returns
     anything but a count."""
     if not callable(function):
         message = f"a counter must be callable, not {type(function).__name__}"
@@ -386,7 +386,7 @@ def _type(schema: Any, depth: int) -> str:
 
 
 def json_text(value: object) -> str:
-    """The value as JSON; a value that JSON cannot express as `str`, so that it is still counted."""
+    """The JSON of a value, or its `str` if JSON cannot express it: every value is counted."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
@@ -412,8 +412,8 @@ def forget_counter(model: str) -> None:
 
 def counter_for(given: Count | str | None, model: str | None = None) -> Counter:
     """The counter for a caller's choice: a name (`estimate`, `exact` or a vocabulary), a function,
-    or a counter, which is returned unchanged. Without a choice, the first that exists of: the one
-    registered for the model, its own vocabulary if published and installed, and the estimate."""
+    or a counter, which is returned unchanged. Without a choice, it is the model's registered
+    counter, else its own vocabulary if that is published and installed, else the estimate."""
     if isinstance(given, Counter):
         return given
     info = model_info(model)
