@@ -76,8 +76,8 @@ def check(pattern: str, *, regex: bool, most: int, wait_s: float) -> None:
         raise Invalid("an empty pattern matches everything", hint="say what to search for")
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Invalid(
-            f"the pattern has {len(pattern):,} characters; the limit is {PATTERN_CHARS_MAX:,}",
-            hint="shorten the pattern",
+            f"the pattern is too long, with {len(pattern):,} characters",
+            hint=f"use at most {PATTERN_CHARS_MAX:,}",
         )
     if not regex and "\n" in pattern:
         raise Invalid(
