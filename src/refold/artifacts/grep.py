@@ -1,8 +1,8 @@
-"""The matching lines of a content, within limits of time, memory and number, for any pattern.
+"""Searches a stream of bytes for matching lines, with limits on time, memory and matches.
 
-A plain text is searched here, block by block. A regular expression may take forever, so it runs in
-a process of its own (`grep_process`), which is killed after the time limit; lines found until then
-are kept. Neighbour: `artifacts` provides the contents.
+Literal text is searched for here, block by block. A regular expression may never finish, so it runs
+in a subprocess (`grep_process`), which is killed at the time limit; the lines found by then are
+returned. Neighbour: `artifacts` reads the bytes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Line(Struct, frozen=True):
 
 
 class Grepped(Struct, frozen=True, kw_only=True):
-    """The matching lines, in order. `ended` says why there may be more; empty if everything was
-    searched."""
+    """The matching lines, in order. `ended` is the reason why the search stopped early, so that
+    there may be more; it is empty if everything was searched."""
 
     lines: tuple[Line, ...] = ()
     ended: str = ""
@@ -54,7 +54,8 @@ def matching_lines(
     most: int = 50,
     wait_s: float = WAIT_S,
 ) -> Grepped:
-    """The lines of a content with a text in them, or that a regular expression matches."""
+    """Returns at most `most` lines that contain the pattern, or that match it as a regular
+    expression."""
     check(pattern, regex=regex, most=most, wait_s=wait_s)
     if regex:
         request = {
@@ -63,65 +64,66 @@ def matching_lines(
             "most": most,
             "cpu_s": ceil(wait_s) + 1,
         }
-        return _in_process(chunks, request, wait_s)
-    clock = _Clock(wait_s)
-    hits = grep_process.literal_hits(clock.through(chunks), pattern, ignore_case=ignore_case)
-    return _grepped(list(islice(hits, most)), most, wait_s if clock.is_over else 0.0)
+        return _search_in_subprocess(chunks, request, wait_s)
+    deadline = _Deadline(wait_s)
+    hits = grep_process.literal_hits(deadline.limit(chunks), pattern, ignore_case=ignore_case)
+    return _result(list(islice(hits, most)), most, wait_s if deadline.has_passed else 0.0)
 
 
 def check(pattern: str, *, regex: bool, most: int, wait_s: float) -> None:
-    """Raises Invalid for an unusable search."""
+    """Raises Invalid if an argument of a search cannot be used."""
     if not isinstance(pattern, str) or not pattern:
-        raise Invalid("an empty pattern matches everything", hint="say what to look for")
+        raise Invalid("an empty pattern matches everything", hint="say what to search for")
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Invalid(
-            f"a pattern of {len(pattern):,} characters", hint=f"use at most {PATTERN_CHARS_MAX:,}"
+            f"the pattern is too long, with {len(pattern):,} characters",
+            hint=f"use at most {PATTERN_CHARS_MAX:,}",
         )
     if not regex and "\n" in pattern:
         raise Invalid(
             "the pattern has more than one line",
-            hint="lines are looked at one by one: look for one of them",
+            hint="each line is searched separately: search for one line of the pattern",
         )
     if not 1 <= most <= LINES_MAX:
-        raise Invalid(f"{most} lines at most", hint=f"choose a number from 1 to {LINES_MAX:,}")
+        reason = f"the limit of {most} lines is out of range"
+        raise Invalid(reason, hint=f"choose a number from 1 to {LINES_MAX:,}")
     if not 0 < wait_s <= WAIT_S_MAX:
-        raise Invalid(
-            f"a wait of {wait_s} s", hint=f"choose a time above 0 and up to {WAIT_S_MAX:.0f} s"
-        )
+        reason = f"the time limit of {wait_s} s is out of range"
+        raise Invalid(reason, hint=f"choose a time above 0 and up to {WAIT_S_MAX:.0f} s")
 
 
-class _Clock:
-    """Lets chunks through until the time is over."""
+class _Deadline:
+    """Ends a stream of chunks once a time limit has passed."""
 
     def __init__(self, wait_s: float) -> None:
-        self.deadline, self.is_over = time.monotonic() + wait_s, False
+        self.ends_at, self.has_passed = time.monotonic() + wait_s, False
 
-    def through(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def limit(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
-            if time.monotonic() > self.deadline:
-                self.is_over = True
+            if time.monotonic() > self.ends_at:
+                self.has_passed = True
                 return
             yield chunk
 
 
-def _grepped(hits: Sequence[grep_process.Hit], most: int, stopped_s: float) -> Grepped:
-    """The result of a search; `stopped_s` is the time after which it was stopped, 0 if it was
-    not."""
-    ended = f"stopped after {stopped_s:.1f} s" if stopped_s else ""
+def _result(hits: Sequence[grep_process.Hit], most: int, stopped_after_s: float) -> Grepped:
+    """The result of a search. `stopped_after_s` is 0 unless the search reached its time limit."""
+    reason = f"stopped after {stopped_after_s:.1f} s" if stopped_after_s else ""
     if len(hits) >= most:
-        ended = f"stopped at {most:,} lines"
-    return Grepped(lines=tuple(Line(number, text) for number, text in hits), ended=ended)
+        reason = f"stopped at {most:,} lines"
+    return Grepped(lines=tuple(Line(number, text) for number, text in hits), ended=reason)
 
 
-# --- a regular expression ---
+# --- regular expressions ---
 
 
-def _in_process(chunks: Iterable[bytes], request: dict[str, Any], wait_s: float) -> Grepped:
+def _search_in_subprocess(
+    chunks: Iterable[bytes], request: dict[str, Any], wait_s: float
+) -> Grepped:
     start = time.monotonic()
-    with TemporaryFile() as answer:
-        # The answer goes to a file and not through a pipe: neither side ever waits for the other to
-        # read.
-        child = _start(answer)
+    with TemporaryFile() as output:
+        # The output goes to a file: with two pipes, parent and child could wait for each other.
+        child = _start(output)
         timer = threading.Timer(wait_s, child.kill)
         timer.daemon = True
         timer.start()
@@ -132,38 +134,39 @@ def _in_process(chunks: Iterable[bytes], request: dict[str, Any], wait_s: float)
             timer.cancel()
             child.kill()
             child.wait()
-        answer.seek(0)
-        # A killed child may have left an incomplete line, and no end mark.
-        values = [json.loads(line) for line in answer.read().split(b"\n")[:-1]]
-    took_s = time.monotonic() - start
+        output.seek(0)
+        # A killed child may have left an incomplete last line, and no end marker.
+        values = [json.loads(line) for line in output.read().split(b"\n")[:-1]]
+    elapsed_s = time.monotonic() - start
     last = values[-1] if values else None
     if isinstance(last, dict):
         raise Invalid(
             f"the regular expression cannot be used: {last['error']}",
-            hint="fix it, or look for a plain text",
+            hint="correct it, or search for plain text",
         )
     hits = [(value[0], value[1]) for value in values if isinstance(value, list)]
-    return _grepped(hits, request["most"], 0.0 if last == "end" else took_s)
+    return _result(hits, request["most"], 0.0 if last == "end" else elapsed_s)
 
 
-def _start(answer: IO[bytes]) -> subprocess.Popen[bytes]:
-    # The child gets nothing of our environment, except for a variable that Windows needs.
+def _start(output: IO[bytes]) -> subprocess.Popen[bytes]:
+    # The child inherits none of our environment but the one variable required on Windows.
     environment = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
     try:
         return own_python.start(
             *("-I", "-S", grep_process.__file__),
             stdin=subprocess.PIPE,
-            stdout=answer,
+            stdout=output,
             stderr=subprocess.DEVNULL,
             environ=environment,
         )
     except OSError as error:
-        reason = f"a regular expression needs a process of its own: {error.strerror or error}"
-        raise Unavailable(reason, hint="look for a plain text instead") from error
+        cause = error.strerror or error
+        reason = f"the subprocess that searches for regular expressions did not start: {cause}"
+        raise Unavailable(reason, hint="search for plain text instead") from error
 
 
 def _feed(child: subprocess.Popen[bytes], request: dict[str, Any], chunks: Iterable[bytes]) -> None:
-    """Writes the request and the content to the child, until it has enough or is killed."""
+    """Writes the request and the chunks to the child, until it has found enough or is killed."""
     assert child.stdin is not None
     try:
         child.stdin.write(json.dumps(request).encode() + b"\n")

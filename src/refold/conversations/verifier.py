@@ -1,9 +1,9 @@
-"""Verifying a store: every deviation, by conversation, event and file.
+"""Verifies a store, and reports every fault with its conversation, event and file.
 
-Four promises are checked. Every event has its original body and place in the chain; every artifact
-is there and matches its digest; a bookmark equals a full fold; the page obeys the laws, in every
-dialect. Nothing is changed or repaired, and a damaged event does not end the walk. `LogCheck` walks
-one log, `verify` all. Neighbours: `core.codec` seals, `core.fold` and `core.laws` judge.
+Four promises are checked: every event has its original body and its place in the chain; every
+artifact exists and matches its digest; every bookmark equals a full fold; every page obeys the laws
+and is accepted by every dialect. Nothing is changed, and the check continues after a damaged event.
+Neighbours: `core.codec` computes digests and chains, `core.laws` has the laws.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from refold.log.unfold import references
 from refold.stores.protocol import Store
 
 MISSING = "its content is missing"
-PROBLEMS_MAX = 100  # per conversation; with more, the file is lost, not an event
+PROBLEMS_MAX = 100  # per conversation; with more, the whole file is damaged, not single events
 
 Part = Literal["store", "log", "artifact", "bookmark", "law"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One problem and its position; `seq` is 0 if it is not about one event."""
+    """One problem and its position; `seq` is 0 if the problem does not concern a single event."""
 
     part: Part
     what: str
@@ -57,13 +57,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
 
 
-class Contents:
-    """The artifacts of a store. Each content is read once, however many events name it."""
+class ArtifactCheck:
+    """Checks the artifacts of a store. Each is read once, no matter how many events refer to it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.file = store.url
-        self.faults: dict[str, str] = {}  # by digest; empty for an intact content
+        self.faults: dict[str, str] = {}  # by digest; empty if the bytes are intact
 
     def fault(self, artifact: Artifact) -> str:
         """The fault in the bytes of an artifact; empty if they are intact."""
@@ -73,8 +73,8 @@ class Contents:
         return self.faults[digest]
 
     @property
-    def there(self) -> int:
-        """The number of checked contents that exist."""
+    def found_count(self) -> int:
+        """The number of checked artifacts whose bytes exist, intact or damaged."""
         return sum(fault != MISSING for fault in self.faults.values())
 
     def _fault(self, digest: str, size_bytes: int) -> str:
@@ -89,7 +89,7 @@ class Contents:
         return "" if size == size_bytes else f"its content has {size:,} bytes, not {size_bytes:,}"
 
     def location(self, digest: str) -> str:
-        """The file of a content, or else of the store."""
+        """The file with these bytes; the store's own if that is unknown."""
         try:
             return self.store.location(digest) or self.file
         except RefoldError:
@@ -97,58 +97,58 @@ class Contents:
 
 
 class LogCheck:
-    """The walk through one log. `befores` are the possible chain values before the next event: the
-    stored one and the correct one, so that a damaged value is blamed on its own event, not on the
-    next."""
+    """Checks one log. `possible_chains` are the acceptable chain values before the next event: the
+    stored value and the correct one, so that a damaged value is reported once, for its own event
+    and not for the next."""
 
-    def __init__(self, contents: Contents, about: Conversation) -> None:
-        self.contents, self.about = contents, about
-        self.events = 0
-        self.befores: list[bytes] = [codec.ZERO]
+    def __init__(self, artifact_check: ArtifactCheck, about: Conversation) -> None:
+        self.artifact_check, self.about = artifact_check, about
+        self.event_count = 0
+        self.possible_chains: list[bytes] = [codec.ZERO]
         self.title = ""
-        self.newer: list[tuple[int, str]] = []  # seqs and names of unknown fields
-        self.artifacts: set[str] = set()
-        self.named: dict[str, int] = {}
-        # Artifacts named in texts, and the seq of the last such text.
-        self.mentioned: dict[str, int] = {}
+        self.unknown_fields: list[tuple[int, str]] = []  # with the seqs of their events
+        self.artifact_ids: set[str] = set()
+        # The artifacts that tool results and texts refer to, each with the seq of the last one.
+        self.ids_in_results: dict[str, int] = {}
+        self.ids_in_texts: dict[str, int] = {}
         self.has_erased_artifact = False
-        self._erased: dict[int, str] = {}  # the ids of erased events
-        self._announced: set[int] = set()  # seqs with an erase event
-        # By digest; a later cleanup event removes the entry.
-        self.missing: dict[str, Problem] = {}
+        self._erased_ids: dict[int, str] = {}  # event ids by seq
+        self._announced_seqs: set[int] = set()  # those with an erase event
+        # A later cleanup event removes the entry.
+        self.missing_by_digest: dict[str, Problem] = {}
 
     def problems(self) -> list[Problem]:
-        """The problems of the log; the walk ends a little after PROBLEMS_MAX."""
+        """The problems of the log. The check ends once there are more than PROBLEMS_MAX."""
         problems: list[Problem] = []
         for step in self._steps():
             if isinstance(step, Event):
-                self.events += 1
+                self.event_count += 1
                 problems += self._event_problems(step)
             else:
-                # After a lost event, the chain cannot be checked.
-                self.befores = []
+                # Without the lost event, the chain value of the next one cannot be checked.
+                self.possible_chains = []
                 problems.append(step)
             if len(problems) > PROBLEMS_MAX:
                 return problems
-        problems += self.missing.values()
+        problems += self.missing_by_digest.values()
         problems += self._list_problems()
-        problems += self._unknown(self.named, "the result")
+        problems += self._dangling(self.ids_in_results, "the result")
         return problems
 
     def _problem(self, part: Part, what: str, seq: int = 0, file: str = "") -> Problem:
-        file = file or self.contents.file
+        file = file or self.artifact_check.file
         return Problem(part=part, what=what, conversation=self.about.id, seq=seq, file=file)
 
     # --- reading ---
 
     def _steps(self) -> Iterator[Event | Problem]:
-        """Every event of the log, or a problem for a missing or unreadable one."""
+        """Every event of the log, with a problem in place of each missing or unreadable one."""
         head = self.about.head
         for after in range(0, head, READ_EVENTS):
             yield from self._page(after, min(after + READ_EVENTS, head))
 
     def _page(self, after: int, last: int) -> Iterator[Event | Problem]:
-        """These events, read one by one if they cannot be read together."""
+        """The events after `after` up to `last`, read one by one if one read of all fails."""
         fault = ""
         try:
             events = self._read(after, last)
@@ -160,7 +160,7 @@ class LogCheck:
         steps = [self._single(seq) for seq in range(after + 1, last + 1)]
         yield from steps
         if fault and all(isinstance(step, Event) for step in steps):
-            # There is garbage between them.
+            # Every event can be read, so there must be garbage between them.
             yield self._problem("log", fault, last)
 
     def _single(self, seq: int) -> Event | Problem:
@@ -171,7 +171,7 @@ class LogCheck:
         return events[0] if events else self._problem("log", "the event is missing", seq)
 
     def _read(self, after: int, last: int) -> list[Event]:
-        store = self.contents.store
+        store = self.artifact_check.store
         return store.read(self.about.id, after=after, last=last, limit=last - after)
 
     # --- one event ---
@@ -192,35 +192,35 @@ class LogCheck:
             yield "its body does not match its digest"
         chains: list[bytes] = []
         try:
-            chains = [codec.chain_of(before, event) for before in self.befores]
+            chains = [codec.chain_of(before, event) for before in self.possible_chains]
         except (struct.error, ValueError, OverflowError) as error:
             yield f"its envelope is damaged: {error}"
-        if event.chain in chains or not self.befores:
-            self.befores = [event.chain]
+        if event.chain in chains or not self.possible_chains:
+            self.possible_chains = [event.chain]
         else:
-            self.befores = [event.chain, *chains]
+            self.possible_chains = [event.chain, *chains]
             yield "the chain is broken"
 
     def _learn(self, event: Event) -> None:
-        """Decodes the body, and collects what concerns the whole log."""
+        """Decodes the body, and collects what the checks of the whole log need."""
         body = codec.decode(event)
-        self.newer += [(event.seq, name) for name in codec.unknown_in(event)]
+        self.unknown_fields += [(event.seq, name) for name in codec.unknown_in(event)]
         if event.erased:
-            self._erased[event.seq] = event.id
+            self._erased_ids[event.seq] = event.id
             self.has_erased_artifact |= event.kind == "artifact"
         match body:
             case Erase(seq=seq):
-                self._announced.add(seq)
+                self._announced_seqs.add(seq)
             case Meta(title=str(title)):
                 self.title = title
             case Artifact():
-                self.artifacts.add(body.id)
+                self.artifact_ids.add(body.id)
             case Message():
                 for block in body.blocks:
                     for id in references(text_of(block)):
-                        self.mentioned[id] = event.seq
+                        self.ids_in_texts[id] = event.seq
                     if isinstance(block, ToolResult) and block.artifact:
-                        self.named[block.artifact] = event.seq
+                        self.ids_in_results[block.artifact] = event.seq
             case _:
                 pass
 
@@ -229,65 +229,70 @@ class LogCheck:
         if not isinstance(artifact, Artifact):
             return
         if is_cleanup(event):
-            self.missing.pop(artifact.digest, None)
+            self.missing_by_digest.pop(artifact.digest, None)
             return
-        fault = self.contents.fault(artifact)
+        fault = self.artifact_check.fault(artifact)
         if not fault and codec.artifact_id(artifact.digest) != artifact.id:
             fault = "its id does not match its digest"
         if not fault:
             return
-        where = self.contents.location(artifact.digest)
-        problem = self._problem("artifact", f"{artifact.id}: {fault}", event.seq, where)
+        file = self.artifact_check.location(artifact.digest)
+        problem = self._problem("artifact", f"{artifact.id}: {fault}", event.seq, file)
         if fault == MISSING:
-            self.missing[artifact.digest] = problem
+            self.missing_by_digest[artifact.digest] = problem
         else:
             yield problem
 
     # --- the whole log ---
 
-    def unannounced(self, elsewhere: Callable[[], Set[str]]) -> list[Problem]:
-        """Problems for erased events without an erase event here; `elsewhere` returns the ids of
-        events with one in another log, such as the parent of a fork."""
-        silent = {seq: id for seq, id in self._erased.items() if seq not in self._announced}
-        others = elsewhere() if silent else frozenset()
+    def unannounced_erasures(self, announced_ids: Callable[[], Set[str]]) -> list[Problem]:
+        """Problems for erased events without an erase event, in this log or in another, such as the
+        parent of a fork. `announced_ids` returns the ids of the events erased by any log."""
+        erased = {
+            seq: id for seq, id in self._erased_ids.items() if seq not in self._announced_seqs
+        }
+        announced = announced_ids() if erased else frozenset()
         what = "its body is gone, although no device asked for that"
-        return [self._problem("log", what, seq) for seq, id in silent.items() if id not in others]
+        return [
+            self._problem("log", what, seq) for seq, id in erased.items() if id not in announced
+        ]
 
     def _list_problems(self) -> Iterator[Problem]:
-        """Differences between the list of conversations and the log."""
+        """Problems for differences between the store's list of conversations and the log."""
         about = self.about
-        if self.befores and about.chain not in self.befores:
-            yield self._problem("log", "the head is not the one that the store names", about.head)
-        if getattr(self.contents.store, "lists_titles", True) and about.title != self.title:
-            yield self._problem("store", "the title in the list is not the one in the log")
+        if self.possible_chains and about.chain not in self.possible_chains:
+            what = "its chain value differs from the store's value for the head"
+            yield self._problem("log", what, about.head)
+        if getattr(self.artifact_check.store, "lists_titles", True) and about.title != self.title:
+            yield self._problem("store", "the title in the list differs from the title in the log")
 
     def remarks(self) -> list[Problem]:
-        """Artifacts that a text names but the log does not have, and fields of a newer version."""
-        names = {id: seq for id, seq in self.mentioned.items() if id not in self.named}
-        newer = (
-            self._problem("log", f"unknown {name}: a newer version wrote it", seq)
-            for seq, name in self.newer
+        """Remarks on artifacts that are in a text but not in the log, and on unknown fields."""
+        ids = {id: seq for id, seq in self.ids_in_texts.items() if id not in self.ids_in_results}
+        unknown = (
+            self._problem("log", f"unknown {name}: written by a newer version", seq)
+            for seq, name in self.unknown_fields
         )
-        return [*islice(chain(self._unknown(names, "the text"), newer), PROBLEMS_MAX)]
+        return [*islice(chain(self._dangling(ids, "the text"), unknown), PROBLEMS_MAX)]
 
-    def _unknown(self, names: dict[str, int], place: str) -> Iterator[Problem]:
-        """Problems for named artifacts that the log does not have; none if one was erased."""
+    def _dangling(self, ids: dict[str, int], place: str) -> Iterator[Problem]:
+        """Problems for ids whose artifact is not in the log; none if any artifact was erased."""
         if self.has_erased_artifact:
             return
-        for id, seq in names.items():
-            if id not in self.artifacts:
-                what = f"{place} names {id}, which the log does not have"
+        for id, seq in ids.items():
+            if id not in self.artifact_ids:
+                what = f"{place} refers to {id}, which is not in the log"
                 yield self._problem("artifact", what, seq)
 
 
-# Possible errors of a dialect for a block that no dialect makes: one odd conversation must not end
-# the walk.
-_ODD = (AttributeError, LookupError, TypeError, ValueError)
+# A dialect may raise these for a block that no dialect produces; one odd conversation must not end
+# the check of the others.
+_RENDER_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a verification. `remarks` are not damage: a text may name an artifact that
-    never existed, and a tool may have a name that no provider accepts."""
+    """The result of a verification. `remarks` are not damage: a text may refer to an artifact that
+    never existed, and a tool may have a name that some provider refuses."""
 
     conversations: int
     events: int
@@ -300,76 +305,77 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 def verify(
     store: Store, conversation: str | None = None, *, erasures: bool = False
 ) -> Verification:
-    """Checks one conversation or memory, or all; with `erasures`, also for bodies that are gone
-    without an erase event in any log."""
-    walk = _StoreWalk(store, erasures=erasures)
+    """Checks one conversation or memory, or all of them. With `erasures`, also reports bodies that
+    are gone without an erase event in any log."""
+    store_check = _StoreCheck(store, erasures=erasures)
     try:
         if conversation is not None:
-            walk.check(conversation)
+            store_check.check(conversation)
         else:
             for about in conversations_and_memories(store):
-                walk.check(about.id)
+                store_check.check(about.id)
     except Corrupt as error:
-        walk.note("store", error.message)
-    return walk.report()
+        store_check.note("store", error.message)
+    return store_check.report()
 
 
-class _StoreWalk:
-    """The state between conversations: contents read so far, and counts."""
+class _StoreCheck:
+    """Checks conversations one by one, and collects their problems and counts."""
 
     def __init__(self, store: Store, *, erasures: bool) -> None:
         self.store, self.erasures = store, erasures
-        self.contents = Contents(store)
-        self.conversations = self.memories = self.events = 0
+        self.artifact_check = ArtifactCheck(store)
+        self.conversation_count = self.memory_count = self.event_count = 0
         self.problems: list[Problem] = []
         self.remarks: list[Problem] = []
 
     def report(self) -> Verification:
         return Verification(
-            conversations=self.conversations,
-            events=self.events,
-            artifacts=self.contents.there,
-            memories=self.memories,
+            conversations=self.conversation_count,
+            events=self.event_count,
+            artifacts=self.artifact_check.found_count,
+            memories=self.memory_count,
             problems=tuple(self.problems),
             remarks=tuple(self.remarks),
         )
 
     def note(self, part: Part, what: str, id: str = "") -> None:
-        file = self.contents.file
+        file = self.artifact_check.file
         self.problems.append(Problem(part=part, what=what, conversation=id, file=file))
 
     def check(self, id: str) -> None:
-        """Checks one conversation, and notes its problems."""
+        """Checks one conversation, and adds its problems to those of the store."""
         try:
             self._check(id)
         except Corrupt as error:
             self.note("store", error.message, id)
 
     def _check(self, id: str) -> None:
-        # The bookmark is read before the head, so that it is not newer even if another process
-        # appends meanwhile.
-        kept = self.store.bookmark(id)
+        # The bookmark is read first: if another process appends in between, the head is the newer
+        # of the two, never the bookmark.
+        encoded = self.store.bookmark(id)
         about = self.store.conversation(id)
         if is_memory(id):
-            self.memories += 1
+            self.memory_count += 1
         else:
-            self.conversations += 1
-        log = LogCheck(self.contents, about)
-        problems = log.problems()
+            self.conversation_count += 1
+        log_check = LogCheck(self.artifact_check, about)
+        problems = log_check.problems()
         if self.erasures:
-            problems += log.unannounced(lambda: self._announced_ids)
-        self.events += log.events
-        self.remarks += log.remarks()
+            problems += log_check.unannounced_erasures(lambda: self._announced_ids)
+        self.event_count += log_check.event_count
+        self.remarks += log_check.remarks()
         self.problems += problems[:PROBLEMS_MAX]
         if len(problems) > PROBLEMS_MAX:
-            self.note("log", "there is more; the check ended here", id)
+            what = "there are more problems; the check of this conversation ended here"
+            self.note("log", what, id)
         else:
-            self._check_derived(about, kept)
+            self._check_derived(about, encoded)
 
     @cached_property
     def _announced_ids(self) -> frozenset[str]:
-        """The ids of events with an erase event in any log. An unreadable log, which is reported
-        separately, is left out."""
+        """The ids of the events that have an erase event in any log. Unreadable logs are left out:
+        they are reported separately."""
         found: set[str] = set()
         for about in conversations_and_memories(self.store):
             with suppress(RefoldError):
@@ -383,34 +389,34 @@ class _StoreWalk:
                 found |= announced
         return frozenset(found)
 
-    def _check_derived(self, about: Conversation, kept: bytes | None) -> None:
+    def _check_derived(self, about: Conversation, encoded: bytes | None) -> None:
         """Checks what is derived from the log: the page and the bookmark."""
         try:
             state = _fold(self.store, about)
         except Corrupt:
-            # The unfoldable event has been reported, with its position.
+            # The event that cannot be folded has been reported, with its position.
             return
         view = state.view()
         for fault in page_faults(view):
             self.note("law", fault, about.id)
         self.remarks += (
-            Problem(part="law", what=what, conversation=about.id, file=self.contents.file)
+            Problem(part="law", what=what, conversation=about.id, file=self.artifact_check.file)
             for name in dialects.DIALECTS
             for what in refusals(view, name)
         )
-        if kept is not None:
-            for fault in self._bookmark_faults(about, kept, state):
+        if encoded is not None:
+            for fault in self._bookmark_faults(about, encoded, state):
                 self.note("bookmark", fault, about.id)
 
-    def _bookmark_faults(self, about: Conversation, kept: bytes, state: Fold) -> Iterator[str]:
+    def _bookmark_faults(self, about: Conversation, encoded: bytes, state: Fold) -> Iterator[str]:
         try:
-            mark = bookmark.read(kept)
+            mark = bookmark.read(encoded)
         except ValueError:
-            mark = None  # a text in it is not UTF-8
+            mark = None  # one of its strings is not valid UTF-8
         if mark is None:
             yield "the bookmark cannot be read; the next open makes a new one"
         elif not 0 < mark.head <= about.head:
-            yield f"the bookmark is of event {mark.head}, the log ends at {about.head}"
+            yield f"the bookmark is for event {mark.head}, but the log ends at {about.head}"
         else:
             if mark.head < about.head:
                 state = _fold(self.store, replace(about, head=mark.head))
@@ -422,7 +428,7 @@ class _StoreWalk:
             ]
             if names:
                 place = f"the bookmark at event {mark.head}"
-                yield f"{place} is not what the log folds to: {', '.join(names)}"
+                yield f"{place} differs from the fold of the log in {', '.join(names)}"
 
 
 def _fold(store: Store, about: Conversation) -> Fold:
@@ -430,20 +436,20 @@ def _fold(store: Store, about: Conversation) -> Fold:
 
 
 def page_faults(view: View) -> list[str]:
-    """The broken laws of the page."""
-    # An empty message is allowed in a log, because rendering repairs it; the dialects check that.
+    """The laws that the page breaks."""
+    # A log may contain an empty message: rendering repairs it, and the dialects check the result.
     return [fault for fault in laws.broken(view) if not fault.endswith("is empty")]
 
 
 def refusals(view: View, name: str) -> list[str]:
-    """The refusals of a provider for the page: the log is whole, but has what its caller should not
-    have given. An empty page, such as a result without its call, is never sent."""
+    """The reasons why a provider would refuse the page: the log is intact, but its caller appended
+    something invalid. An empty page, as of a result without its call, is never sent."""
     if not view.slots:
         return []
     dialect = dialects.dialect(name)
     try:
         rendered = Page(dialect, bound=False).render(view)
         refused = [] if rendered.is_empty else dialect.check(rendered.request)
-    except (RefoldError, *_ODD) as error:
+    except (RefoldError, *_RENDER_ERRORS) as error:
         return [f"the page cannot be rendered for {name}: {failure(error)}"]
     return [f"{name} would refuse the page: {fault}" for fault in refused]

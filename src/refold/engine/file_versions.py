@@ -1,11 +1,11 @@
 """Versions of files on disk: kept before a tool writes, and put back as they were at a point.
 
-`keep` comes before every write of a tool: the bytes become an artifact, and a note names it. A file
-is kept again before it is put back, so that can be undone, too. Paths in a log are data: only files
-inside the folder that the caller names are read or written, whatever paths an imported log has. A
-file of the same name in another folder is left alone, unless that folder no longer exists and the
-caller names the file. Neighbours: `log.undo` finds versions in the log, `system.inside` reaches the
-disk.
+`keep` is called before a tool writes to a file: it stores the bytes as an artifact, and appends a
+note with its id. A file is also kept before it is put back, so that this can be undone. Paths in a
+log are untrusted: only files inside the caller's folder are read or written, even if an imported
+log has other paths. A file that was kept in another folder is left alone, unless that folder no
+longer exists and the caller names the file. Neighbours: `log.undo` finds versions in the log,
+`system.inside` reads and writes the disk.
 """
 
 from __future__ import annotations
@@ -67,16 +67,17 @@ class FileVersions:
         chars_max: int = CHARS_MAX,
         permitted: Permitted | None = None,
     ) -> list[Path]:
-        """Puts the current text of the files that the work needs most in front of the newest
-        summary, and returns those files: none if no message left the page, or no file changed.
-        Reads only files inside `root` that `permitted` allows."""
+        """Puts the current text of the most needed files before the newest summary, and returns
+        those files: none if no message has left the page or no file has changed. Reads only files
+        inside `root` that `permitted` allows."""
         limits = Limits(files_max=files_max, chars_max=chars_max, permitted=permitted)
         return refresh(self._log, self._model, Path(root), limits)
 
     @checked
     def keep(self, path: str, *, root: str | Path = ".") -> FileVersion:
-        """Keeps the current version of a file, or its absence: call it before each write. Denied
-        for a path outside `root`."""
+        """Keeps the current version of a file, or the fact that there is none. Call this before
+        each write. Raises Denied for a path outside `root`, and for a file with a secret if the
+        store redacts."""
         return self._keep(place_in(root, path))
 
     def _keep(self, place: Place) -> FileVersion:
@@ -84,12 +85,14 @@ class FileVersions:
         id = ""
         if content is not None:
             if self._log.redacts and bytes_redacted(content.data) != content.data:
-                # Put back, the redacted file would be another file.
-                reason = f"{quoted(str(place))} holds what looks like a secret, and is not kept"
-                raise Denied(reason, hint="this store takes secrets out (redact=append)")
+                # A redacted copy, if put back, would differ from the original.
+                reason = f"{quoted(str(place))} appears to contain a secret, and is not kept"
+                raise Denied(reason, hint="this store redacts secrets (redact=append)")
             origin = Origin(tool=TOOL, description=str(place))
-            kept = self._artifacts.put(content.data, name=str(place), type="file", origin=origin)
-            id = kept.id
+            artifact = self._artifacts.put(
+                content.data, name=str(place), type="file", origin=origin
+            )
+            id = artifact.id
         mode = None if content is None else content.mode
         version = FileVersion(path=str(place), artifact=id, mode=mode, root=place.root)
         data = to_builtins(version)
@@ -100,9 +103,9 @@ class FileVersions:
     def diff(
         self, first: int | str, last: int | str | None = None, *, root: str | Path = "."
     ) -> list[FileChange]:
-        """The difference of written files between two points (a seq or a checkpoint), in either
-        direction; without `last`, between the first and the disk. A file that fails stops no
-        other."""
+        """The changes to files between two points (each a seq or a checkpoint), in either order;
+        without `last`, between `first` and the disk. A file that cannot be read is reported, and
+        does not affect the others."""
         old, new = self._versions(first), {} if last is None else self._versions(last)
         return [self._between(key, old.get(key), new.get(key), root) for key in old | new]
 
@@ -110,29 +113,29 @@ class FileVersions:
     def changes(
         self, seq: int | str, *, root: str | Path = ".", only: Sequence[str] = ()
     ) -> list[FileChange]:
-        """What `put_back` would do. Changes nothing."""
+        """The changes that `put_back` would make. Nothing is written."""
         return [self._planned(version, root, only) for version in self._chosen(seq, root, only)]
 
     @checked
     def put_back(
         self, seq: int | str, *, root: str | Path = ".", only: Sequence[str] = ()
     ) -> list[FileChange]:
-        """Puts back files written after `seq` (or a checkpoint); `only` names some of them. Each is
-        kept first. Reports file by file; a file that fails stops no other. Files kept in another
-        folder than `root` are left alone; if that folder no longer exists, `only` names those to
-        put back here."""
+        """Puts back the files written after `seq` (or a checkpoint), or only those in `only`. The
+        current version of each is kept first. Each file is reported; a failed one does not affect
+        the others. Files kept in a folder other than `root` are left alone; if that folder no
+        longer exists, those in `only` are put back here."""
         return [self._restored(version, root, only) for version in self._chosen(seq, root, only)]
 
     def _with_restore(
         self, restored: Restored, files: bool | Sequence[str], root: str | Path, *, dry_run: bool
     ) -> Restored:
-        """A restore of the page, with its files put back too, or what that would do."""
+        """A restore of the page with the changes to its files, which a dry run does not make."""
         act = self.changes if dry_run else self.put_back
         only = () if isinstance(files, bool) else files
         return replace(restored, changes=act(restored.seq, root=root, only=only))
 
     def _with_undo(self, undone: Undone, root: str | Path) -> Undone:
-        """An undo or redo of a restore, with the files as they were before that step."""
+        """An undo or redo of a restore, with the files put back as they were before that step."""
         if not undone.files_at:
             return undone
         return replace(undone, changes=self.put_back(undone.files_at, root=root))
@@ -143,25 +146,26 @@ class FileVersions:
         with self._log.reading() as state:
             seq = point if isinstance(point, int) else restoring(state, point).seq
             if not 0 <= seq <= state.head:
-                hint = f"the log goes from 0 to {state.head}"
+                hint = f"choose a seq from 0 to {state.head}"
                 raise Invalid(f"seq {seq} is outside the log", hint=hint)
             return versions_at(self._log.log.read(seq, state.head))
 
     def _chosen(self, seq: int | str, root: str | Path, only: Sequence[str]) -> list[FileVersion]:
-        found = [*self._versions(seq).values()]
-        paths = {version.path for version in found}
+        versions = [*self._versions(seq).values()]
+        paths = {version.path for version in versions}
         for path in only:
             if path not in paths:
-                known = ", ".join(sorted(paths)) or "none"
-                raise NotFound(f"no write to {quoted(path)} is known", hint=f"known: {known}")
+                hint = f"files written after it: {', '.join(sorted(paths)) or 'none'}"
+                raise NotFound(f"no write to {quoted(path)} after that point is known", hint=hint)
         if not only:
-            return found
-        # A file whose folder was moved is the same file: its first version counts.
-        first: dict[FileKey, FileVersion] = {}
-        for one in found:
-            if one.path in only:
-                first.setdefault((_kept_in(one, root), one.path), one)
-        return [*first.values()]
+            return versions
+        # A file stays the same file if its folder is moved: only its first version is put back.
+        first_versions: dict[FileKey, FileVersion] = {}
+        for version in versions:
+            if version.path in only:
+                key = (_other_folder(version, root), version.path)
+                first_versions.setdefault(key, version)
+        return [*first_versions.values()]
 
     # --- one file ---
 
@@ -191,11 +195,11 @@ class FileVersions:
     def _between(
         self, key: FileKey, old: FileVersion | None, new: FileVersion | None, root: str | Path
     ) -> FileChange:
-        """The change from one version of a file to another; None is the disk."""
-        path = key[1]
+        """The change from one version of a file to another; None stands for the file on disk."""
+        folder, path = key
         try:
-            kept = FileVersion(root=key[0], path=path)
-            on_disk = read(_place(kept, root)) if old is None or new is None else None
+            version = FileVersion(root=folder, path=path)
+            on_disk = read(_place(version, root)) if old is None or new is None else None
             before = on_disk if old is None else self._content_of(old)
             after = on_disk if new is None else self._content_of(new)
         except RefoldError as error:
@@ -203,7 +207,7 @@ class FileVersions:
         return _compared(path, before, after)
 
     def _content_of(self, version: FileVersion) -> FileContent | None:
-        """The content of a version; None if there was no file."""
+        """The content of the file in this version; None if the file did not exist."""
         if not version.artifact:
             return None
         artifact = self._reader.original(version.artifact).artifact
@@ -218,22 +222,23 @@ class FileVersions:
 
 
 def _place(version: FileVersion, root: str | Path, *, is_named: bool = False) -> Place:
-    """The place of a kept file. Denied if it is in another folder, unless that no longer exists
-    and the file was named."""
+    """The place of a version's file in `root`. Raises Denied if the file was kept in another
+    folder, unless that folder no longer exists and the caller named the file."""
     place = place_in(root, version.path)
-    kept_in = _kept_in(version, root)
-    if kept_in:
-        raise Denied(f"it was kept in {quoted(kept_in)}, which is not this folder")
+    other = _other_folder(version, root)
+    if other:
+        raise Denied(f"the file was kept in {quoted(other)}, which is not this folder")
     if version.root != place.root and not is_named:
-        known = (
+        folder = (
             f"{quoted(version.root)}, which no longer exists" if version.root else "another folder"
         )
-        raise Denied(f"it was kept in {known}; a restore that names the file puts it here")
+        reason = f"the file was kept in {folder}; a restore that names the file puts it here"
+        raise Denied(reason)
     return place
 
 
-def _kept_in(version: FileVersion, root: str | Path) -> str:
-    """The other folder in which a file was kept; empty if it is this one, or gone."""
+def _other_folder(version: FileVersion, root: str | Path) -> str:
+    """The folder in which a file was kept; empty if that is `root`, or no longer exists."""
     is_other = version.root != os.path.realpath(root) and os.path.isdir(version.root)
     return version.root if is_other else ""
 
@@ -255,7 +260,7 @@ def _kind(old: FileContent | None, new: FileContent | None) -> ChangeOfFile:
 
 
 def _difference(path: str, old: FileContent | None, new: FileContent | None) -> Iterator[str]:
-    """A unified diff, bounded; a sentence if one side is not text."""
+    """A unified diff of limited length, or a single line if either side is not text."""
     before, after = (old or _ABSENT).data, (new or _ABSENT).data
     if before == after:
         return

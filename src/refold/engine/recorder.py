@@ -1,11 +1,11 @@
-"""Records what comes in: messages in any provider's shape, tool results, replies with their usage.
+"""Records messages in any provider's format, tool results, and replies with their usage.
 
-A result that does not name its call answers the only pending one. Each thread and each asyncio task
-has its own pending request, and a reply is matched to it, or to the newest. A reply appended by
+A result without a call id answers the only pending call. Each thread and each asyncio task has its
+own pending request; a reply answers that or, without one, the newest of all. A reply appended by
 hand leaves its request pending, because its usage may arrive separately; the next append closes it.
-Thinking in a late reply is stored with the head its request showed (`UPTO`), or with 0 if no page
-has it in its original position; the thinking law (`core.laws`) reads this. Neighbours: `dialects`
-parse, `artifacts.intake` makes drafts, `log.open_log` appends, `pages` adds requests.
+Thinking in a late reply is stored with the head that its request showed (`UPTO`), or with 0 if no
+page has it in its original position; the thinking law (`core.laws`) reads this. Neighbours:
+`dialects` parse, `artifacts.intake` makes drafts, `log.open_log` appends, `pages` adds requests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OnError = Literal["raise", "degrade"]
 
 
 class Parsed(Struct, frozen=True):
-    """The parsed form of a message of any shape, and the dialect it was parsed as."""
+    """A message in parsed form, and the dialect it was parsed as."""
 
     dialect: str
     messages: list[Message]
@@ -78,8 +78,8 @@ class Recorder:
             return append_reply(self._log, shown, late_drafts, stamp.at_ms)
 
     def _answered_head(self, given: Sequence[Sequence[Message]]) -> int | None:
-        """The head shown by the request that the first message, appended by hand, answers; None
-        if that message contains no thinking."""
+        """The head shown by the request that the first of these manually appended messages answers;
+        None if that message contains no thinking."""
         heads = [
             self._requests.note_manual_append(
                 is_reply=any(one.role == "assistant" for one in parsed)
@@ -93,7 +93,7 @@ class Recorder:
             return unanswered(state.slots)
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
-        """Appends a list in as few writes as possible, none larger than a store accepts."""
+        """Appends a list of messages in as few writes as possible, none too large for a store."""
         given = self._parse_list(messages)
         shown = self._answered_head(given)
         with self._log.guard:
@@ -108,9 +108,9 @@ class Recorder:
             return [*events, *(event for run in runs for event in self._log.append(run))]
 
     def _parse_list(self, messages: Sequence[Any]) -> list[list[Message]]:
-        """Parses each message as if those before it were in the log: some shapes are shared by two
-        providers, and the latest reply decides which; a result that names no call answers the
-        pending one."""
+        """Parses each message as if the ones before it were in the log. If two providers share its
+        format, the latest reply decides between them; a result without a call id answers the
+        pending call."""
         pending = dict.fromkeys(self._pending_calls() if any(map(lacks_call, messages)) else ())
         given: list[list[Message]] = []
         reply: list[Message] = []
@@ -129,7 +129,7 @@ class Recorder:
         return given
 
     def _drafts(self, given: Sequence[Sequence[Message]], by: str | None) -> list[Draft]:
-        """The drafts for several messages, each given in parsed form."""
+        """The drafts for several messages, each in parsed form."""
         ahead: list[Message] = []
         drafts = [draft for parsed in given for draft in self.drafts_after(ahead, parsed, by)]
         if any(type(block) is ToolResult for message in ahead for block in message.blocks):
@@ -137,8 +137,8 @@ class Recorder:
         return drafts
 
     def _report_orphans(self, messages: Sequence[Message]) -> None:
-        """Reports results whose calls are not in the log: no request will show them. They are
-        appended anyway, because a list from elsewhere may begin after a call."""
+        """Reports results whose calls are not in the log, because no request will show them. They
+        are appended anyway: a list from another source may begin after a call."""
         called: set[str] = set()
         orphans: dict[str, None] = {}
         for message in messages:
@@ -157,8 +157,8 @@ class Recorder:
     def drafts_after(
         self, ahead: list[Message], parsed: Sequence[Message], by: str | None, stamp: Stamp = NOW
     ) -> list[Draft]:
-        """The drafts for messages that follow `ahead`, which is not in the log yet; extends
-        `ahead` with these messages."""
+        """Returns the drafts for messages that follow those in `ahead`, which are not in the log
+        yet, and appends these messages to `ahead`."""
         slots = self._log.sums.slots
         before = ahead[-1] if ahead else slots[-1].message if slots else None
         find_calls = partial(self._log.log.calling, ahead)
@@ -194,8 +194,8 @@ class Recorder:
     def record(
         self, response: Any, *, shown: int, usage: Any = None, at_ms: int | None = None
     ) -> list[Event]:
-        """Appends the reply to the request that showed the log up to `shown`. Reads a stream to
-        its end; if it breaks, records what arrived and re-raises the error."""
+        """Appends the reply to the request that showed the log up to `shown`. A stream is read to
+        its end; if it breaks, the part that arrived is recorded and the error re-raised."""
         given = None if usage is None else read_usage(usage, self._model.dialect())
         chunks: list[Any] = []
         if is_stream(response):
@@ -215,7 +215,7 @@ class Recorder:
         self, usage: Any, *, shown: int | None, at_ms: int | None = None
     ) -> list[Event]:
         """Appends usage that arrived without its reply, for the request that showed the log up to
-        `shown`; if that is unknown, up to the latest reply."""
+        `shown`; if `shown` is None, for the request that the latest reply answers."""
         read = read_usage(usage, self._model.dialect())
         with self._log.reading() as state:
             if read.response and read.response in state.responses:
@@ -238,7 +238,7 @@ class Recorder:
             self._record_chunks(chunks, shown)
 
     def _record_chunks(self, chunks: list[Any], shown: int) -> None:
-        """Records the part of a stream that arrived, unless it was empty or too long."""
+        """Records the part of a stream that arrived, unless it is empty or too long."""
         if 0 < len(chunks) < CHUNKS_MAX:
             self._record(dialects.reply(chunks, self._model.dialect()), shown)
 
@@ -271,8 +271,8 @@ class Recorder:
             return events
 
     def _usage_of(self, reply: Reply, *, is_empty: bool) -> Usage | None:
-        """The usage of a reply; estimated if its stream did not report it at the end, because the
-        count at the beginning of a stream does not include the answer."""
+        """The usage of a reply. It is estimated if its stream did not report usage at the end: a
+        report at the beginning does not include the answer."""
         usage = reply.usage
         if not reply.is_stream or (is_empty and usage is None):
             return usage
@@ -285,7 +285,7 @@ class Recorder:
         return replace(usage, output=output, estimated=True) if is_short else usage
 
     def _check_call(self, call: str) -> None:
-        """Raises Invalid if the call is nowhere in the log, neither on the page nor off it."""
+        """Raises Invalid if the log does not contain the call, whether on the page or off it."""
         if self._log.log.call(call) is not None or self._calls_in_log({call}):
             return
         pending = unanswered(self._log.state.slots)
@@ -295,7 +295,7 @@ class Recorder:
         )
 
     def _calls_in_log(self, calls: Set[str]) -> set[str]:
-        """The given calls that are in the log, on the page or off it."""
+        """The subset of these calls that is in the log, on the page or off it."""
         if self._log.state.head == 0 or not calls:
             return set()
         parts = [msgspec.json.encode(id)[1:-1] if id.isascii() else b"" for id in calls]
@@ -307,24 +307,25 @@ class Recorder:
         return found
 
     def _estimate(self, message: Message) -> Usage:
-        """Estimated usage of a reply."""
+        """The estimated usage of a reply."""
         output = round(count_message(message, self._log.counter) * self._model.budget.factor)
         return Usage(input=self._model.current, output=output, estimated=True)
 
     def count(self, message: Any) -> int:
-        """Token count of a message, as the provider would count it."""
+        """The token count of a message, as the provider would count it."""
         tokens = sum(count_message(one, self._log.counter) for one in self.parse(message))
         return round(tokens * self._model.budget.factor)
 
     def count_content(self, content: str | list[Any]) -> int:
-        """Token count of a text or of blocks, without the framing of a message."""
+        """The token count of a string or of blocks, without the framing of a message."""
         messages = self.parse({"role": "user", "content": content})
         blocks = [block for message in messages for block in message.blocks]
         tokens = sum(count_block(block, self._log.counter) for block in blocks)
         return round(tokens * self._model.budget.factor)
 
     def parse(self, message: Any, ahead: Sequence[Message] = ()) -> list[Message]:
-        """Parses a message of any shape. `ahead` comes before it and is not in the log yet."""
+        """Parses a message in any format. The messages in `ahead` come before it, and are not in
+        the log yet."""
         if isinstance(message, Message):
             parsed = [message_checked(message)]
         else:
@@ -334,15 +335,15 @@ class Recorder:
     def parse_once(
         self, message: Any, known: Parsed | None = None, ahead: Sequence[Message] = ()
     ) -> Parsed:
-        """Like `parse`, but reuses an earlier result unless the dialect has changed."""
+        """Like `parse`, but reuses an earlier result if the dialect is still the same."""
         dialect = self._model.dialect(ahead=ahead)
         if known is not None and known.dialect == dialect:
             return known
         return Parsed(dialect, self.parse(message, ahead))
 
     def _is_recorded(self, usage: Usage, message: Message | None) -> bool:
-        """Whether this very reply is the latest on the page. An id alone is not enough: some
-        servers reuse ids, and a reply that left the page or was followed by a request must be
+        """Whether this very reply is the latest on the page. Its id is not sufficient, since some
+        servers reuse ids; and a reply that has left the page, or was followed by a request, must be
         recorded again. A reply without a message can be recognized only by its id."""
         if not usage.response or usage.response not in self._log.state.responses:
             return False
@@ -381,14 +382,15 @@ def unanswered(slots: Sequence[Slot]) -> list[str]:
 
 
 def follow_calls(pending: dict[str, None], message: Message) -> None:
-    """Adds the calls that a message makes to the pending ones, and removes those it answers."""
+    """Adds the calls that a message makes to `pending`, and removes those that it answers."""
     pending.update(dict.fromkeys(calls_of(message)))
     for id in results_of(message):
         pending.pop(id, None)
 
 
 def with_call_id(message: Mapping[str, Any], pending: Sequence[str]) -> dict[str, Any]:
-    """Gives a result the id of the only pending call; Invalid if there are none or several."""
+    """The result with the id of the only pending call. Raises Invalid if none is pending, or more
+    than one."""
     if len(pending) == 1:
         return {**message, "tool_call_id": pending[0]}
     names = f"one of {', '.join(quoted(id, 40) for id in pending[:SHOWN_MAX])}"
@@ -398,7 +400,7 @@ def with_call_id(message: Mapping[str, Any], pending: Sequence[str]) -> dict[str
 
 
 def lacks_call(message: Any) -> bool:
-    """Whether this is a tool message that does not name its call."""
+    """Whether this is a tool message without a call id."""
     is_tool = isinstance(message, Mapping) and message.get("role") == "tool"
     return (
         is_tool and message.get("tool_call_id") is None and isinstance(message.get("content"), str)
@@ -406,8 +408,8 @@ def lacks_call(message: Any) -> bool:
 
 
 class Keyed(Struct, frozen=True):
-    """Messages of any shape to append under a key. `parsed` is the result of an earlier parse;
-    `upto` is the head that the replies among them were generated from, if known."""
+    """Messages in any format to append under a key. `parsed` is the result of an earlier parse.
+    `upto` is the head that any replies among the messages were generated from, if known."""
 
     key: str
     messages: Sequence[Any]
@@ -416,7 +418,7 @@ class Keyed(Struct, frozen=True):
 
 
 def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> None:
-    """Appends, in order, the messages whose keys the log does not have yet."""
+    """Appends, in order, the messages whose keys are not in the log yet."""
     is_single = bool(log.config.checkpoint_every)
     with log.guard:
         run, keys, ahead = Run(is_single=is_single), list[str](), list[Message]()
@@ -439,7 +441,7 @@ def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> No
 
 
 def _with_key(message: Message, one: Keyed) -> Message:
-    """The message with its key, and, if it has thinking, the head that it was generated from."""
+    """The message with its key and, if it contains thinking, the head it was generated from."""
     late = {UPTO: one.upto} if one.upto is not None and thinks(message) else {}
     return replace(message, key=one.key, metadata={**message.metadata, **late})
 
@@ -452,8 +454,8 @@ def _write(log: OpenLog, recorder: Recorder, run: Run, keys: Sequence[str]) -> N
     known.take(keys, events)
 
 
-PENDING_MAX = 100  # older requests that never got a reply are dropped
-# Identifies a caller that does not have its own thread: `aio` runs in any free thread.
+PENDING_MAX = 100  # beyond this, the oldest requests without a reply are dropped
+# Identifies a caller without a thread of its own: `aio` uses any free thread.
 CALLER: ContextVar[int | None] = ContextVar("caller", default=None)
 
 
@@ -465,34 +467,35 @@ class _Request:
 
 
 class PendingRequests:
-    """The pending requests of one context. `newest_head` is the head the newest one showed."""
+    """The pending requests of one context. `newest_head` is the head that the newest request
+    showed, even if it is no longer pending."""
 
     def __init__(self, head: int) -> None:
         self.reset(head)
 
     def reset(self, head: int) -> None:
         """Starts over for another log."""
-        self._pending: dict[int, _Request] = {}  # by caller, the newest last
+        self._pending: dict[int, _Request] = {}  # by caller, newest last
         self.newest_head = head
 
     def add(self, head: int) -> None:
         """Registers a request built from the log up to `head`."""
         caller = _caller()
-        # A new dict each time: other threads may still be reading the old one.
+        # The dict is replaced, not changed, because other threads may be reading it.
         others = [item for item in self._pending.items() if item[0] != caller]
         self._pending = {**dict(others[1 - PENDING_MAX :]), caller: _Request(head)}
         self.newest_head = head
 
     @property
     def head(self) -> int | None:
-        """The head that the caller's pending request showed, or else the newest one; None if no
-        request is pending."""
+        """The head shown by the caller's pending request, or by the newest if the caller has none;
+        None if no request is pending."""
         request = self._newest()
         return None if request is None else request.head
 
     def match(self, head: int) -> int:
-        """Returns the position that the reply answers, and removes that request. Without a pending
-        request, the caller must have built its own from the whole log, up to `head`."""
+        """Returns the head shown by the request that a reply answers, and removes that request.
+        If none is pending, the caller must have built its own from the whole log, up to `head`."""
         request = self._newest()
         if request is None:
             return head
@@ -500,8 +503,8 @@ class PendingRequests:
         return request.head
 
     def note_manual_append(self, *, is_reply: bool) -> int | None:
-        """Notes a manual append: a reply, part of one, or whatever comes after it. Returns the
-        head of the request it may answer; None if no request is still open."""
+        """Notes that a reply, part of one, or a later message was appended by hand. Returns the
+        head of the request that it may answer; None if no request is still open."""
         request = self._newest()
         if request is None:
             return None
@@ -536,8 +539,8 @@ def append_reply(
     at_ms: int | None = None,
 ) -> list[Event]:
     """Appends the drafts of a reply to the request that showed the log up to `shown`. `drafts_of`
-    receives the function that marks late messages. Must be called with the lock held and the log
-    caught up. If another writer appends in between, the drafts are made and tried again."""
+    receives the function that marks late messages. The caller must hold the lock and have caught up
+    with the log. If another writer appends in between, new drafts are made and tried."""
     for _ in range(TRIES_MAX):
         drafts = drafts_of(_marker(log, shown))
         if not drafts:
@@ -557,16 +560,16 @@ def without_late_marker(message: Message) -> Message:
 
 
 def _marker(log: OpenLog, shown: int) -> MarkLate:
-    """Makes the function that adds the late marker, if the log has changed since the request."""
+    """Makes a function that adds the late marker if the log has changed since the request."""
     slots = log.sums.slots
     last = slots[-1] if slots else None
-    # A model would not continue an answer that ends in text or thinking.
+    # A model is not asked to continue an answer that ends in text or thinking.
     is_finished = last is not None and (
         last.message.role == "assistant"
         and all(isinstance(block, Text | Thinking) for block in last.message.blocks[-1:])
     )
     is_asked = last is None or (last.last <= shown and not is_finished)
-    # A lone system message is sent as the user's until there is another message.
+    # A lone system message is sent as a user message until another message follows.
     holds = is_asked and (not slots or any(slot.message.role != "system" for slot in slots))
     is_late = log.sums.head > shown or bool(log.pending) or not holds
 

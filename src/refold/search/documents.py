@@ -1,7 +1,8 @@
 """The searchable documents of an event: one per message, artifact piece, title, name or summary.
 
-The text of an artifact is passed in. Nothing here is executed or trusted: names and roles come from
-content and are only compared. Neighbours: `core` decodes, `index` reads the logs and stores.
+The caller passes in the text of an artifact. Nothing in a document is executed or trusted: names
+and roles come from conversations, and are only compared. Neighbours: `core` decodes events, `index`
+reads the logs and stores.
 """
 
 from __future__ import annotations
@@ -31,14 +32,13 @@ from refold.search.snippets import OWN_PREFIX
 
 PIECE_CHARS = 4_000
 TEXT_CHARS_MAX = 4_000_000
-# `Caroline: …` at the start of a message names the speaker, in transcripts with more people than
-# roles.
+# In a transcript with more people than roles, a message begins with its speaker: `Caroline: …`.
 _AUTHOR = re.compile(r"([A-Z][\w'.-]{1,30}): ")
 
 
 class Document(Struct, frozen=True):
     """One row of the index. For a piece of an artifact, `start` is its position in characters, and
-    `head_lines` the number of lines at the start of its text that name the artifact."""
+    `head_lines` is the number of lines before it in `text`: the artifact's name and description."""
 
     seq: int
     kind: str
@@ -53,12 +53,12 @@ class Document(Struct, frozen=True):
 
 
 def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list[Document]:
-    """The documents of an event. `calls` maps call ids to tools, from event to event; `content` is
-    the text of the event's artifact."""
+    """Returns the documents of an event, and adds its tool calls to `calls`, which maps call ids to
+    tool names and is shared by all events of a log. `content` is the text of its artifact."""
     try:
         body = decode(event)
     except Corrupt:
-        # Damage is for `verify` to explain, and must not stop the rest.
+        # `verify` reports damage; here it must not keep other events from being indexed.
         return []
     match body:
         case Message():
@@ -83,7 +83,7 @@ def _message(event: Event, message: Message, calls: dict[str, str]) -> list[Docu
     text = message_text(message)
     if not text.strip():
         return []
-    tools: dict[str, None] = {}  # called or answered for
+    tools: dict[str, None] = {}  # those that the message calls or whose results it contains
     for block in message.blocks:
         if isinstance(block, ToolCall):
             calls[block.id] = block.name
@@ -96,20 +96,20 @@ def _message(event: Event, message: Message, calls: dict[str, str]) -> list[Docu
 
 
 def _text_document(event: Event, text: str) -> Document:
-    author = _AUTHOR.match(text)
-    name = author[1] if author else ""
-    return Document(event.seq, "message", event.at_ms, text, author=name)
+    match = _AUTHOR.match(text)
+    author = match[1] if match else ""
+    return Document(event.seq, "message", event.at_ms, text, author=author)
 
 
 def message_text(message: Message) -> str:
-    """The text of a message, calls with their tool's name."""
+    """The text of a message; each call begins with the name of its tool."""
     return "\n".join([text for block in message.blocks if (text := _block_text(block))])
 
 
 def _block_text(block: Block) -> str:
     if not isinstance(block, ToolCall):
         return text_of(block)
-    # Otherwise a query to our own tools would find itself.
+    # Calls of our own tools are left out: a search would find its own query.
     return "" if block.name.startswith(OWN_PREFIX) else f"{block.name}\n{text_of(block)}"
 
 
@@ -117,7 +117,7 @@ def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Docume
     origin = artifact.origin
     head = "\n".join(filter(None, dict.fromkeys((artifact.name, origin.description))))
     for start, piece in pieces(content[:TEXT_CHARS_MAX]):
-        # Every piece has the name, so that `login.py` with other words finds the right piece.
+        # The name is in every piece: `login.py` and a word of the code must find the right piece.
         yield Document(
             seq=event.seq,
             kind="artifact",
@@ -132,8 +132,8 @@ def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Docume
 
 
 def pieces(content: str) -> Iterator[tuple[int, str]]:
-    """A long text in pieces with their starts. A piece ends after a line that ends in its second
-    half, if there is one. An empty text is one piece."""
+    """Splits a text into pieces, each with its start. A piece ends after the last line break in its
+    second half, or at `PIECE_CHARS` if there is no such break. Empty text makes one piece."""
     start, end = 0, -1
     while end < len(content):
         end = min(start + PIECE_CHARS, len(content))
@@ -150,7 +150,7 @@ def _note(event: Event, text: str) -> list[Document]:
 
 
 def _system_text(system: object) -> str:
-    """The text of a system prompt, given as text or as blocks."""
+    """The text of a system prompt, which may be a string or a list of blocks."""
     if isinstance(system, str):
         return system
     blocks: Sequence[object] = system if isinstance(system, list) else ()

@@ -1,12 +1,12 @@
-"""Counters turn text into tokens; this module counts messages, system prompts and tools with one,
-and chooses the counter of a conversation.
+"""Chooses the counter of a conversation, and counts messages, system prompts and tools with it.
 
-A provider's framing adds delimiters and tool prompts, as far as published; calibration covers the
-rest. Unknown keys and a provider's own blocks are sent, so they are counted: as JSON without frames
-(roles, types, ids), with images and sealed data by their own rules. OpenAI's models read tools as
-TypeScript declarations; their JSON would count a third too much. The default counter is the exact
-one if the model's own vocabulary is installed, else the estimate, which is faster and after a few
-replies nearly as good. Neighbours: `estimate`, `exact`, `media`, `models`.
+A provider's framing adds delimiters and tool prompts, as far as they are published; calibration
+covers the rest. Unknown keys and a provider's own blocks are sent, so they are counted: as JSON
+without framing keys (roles, types, ids), with separate rules for images and sealed data. OpenAI's
+models read tools as TypeScript declarations; counted as JSON, they would come out a third too high.
+The default is the exact counter if the model's own vocabulary is installed, and otherwise the
+estimate, which is faster and, after a few replies, nearly as accurate. Neighbours: `estimate`,
+`exact`, `media`, `models`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MESSAGE_TOKENS = 4
 
 
 class Framing(Struct, frozen=True, kw_only=True):
-    """Tokens beside the text: per message, per tool call, per result, and once for tools.
-    `declared`: the model reads tools as TypeScript, not as JSON."""
+    """Tokens added to the text: per message, per tool call, per result, and once for all tools.
+    `declared` means that the model reads tools as TypeScript declarations, not as JSON."""
 
     message: int = MESSAGE_TOKENS
     call: int = 0
@@ -48,7 +48,7 @@ class Framing(Struct, frozen=True, kw_only=True):
 
 PLAIN = Framing()
 _PROVIDERS = {
-    # A call and its result are billed 25 tokens if their texts and messages have 19.
+    # A call and its result are billed as 25 tokens if their texts and message frames have 19.
     "openai": Framing(call=3, result=3, declared=True),
     "anthropic": Framing(tools=346),
     "gemini": Framing(message=1),
@@ -66,9 +66,9 @@ Count = Callable[[str], int]
 
 
 class Counter(Struct, frozen=True):
-    """A function from text to tokens, with its name for the log and the provider's framing.
-    `additive`: the parts of a text add up to its total. `note` says why another counter was not
-    available."""
+    """A function from text to a number of tokens, with its name in the log and the provider's
+    framing. `additive` means that the counts of a text's parts add up to its own count. `note` is
+    the reason why the requested counter was not available."""
 
     name: str
     function: Count
@@ -85,65 +85,65 @@ ESTIMATE = Counter(NAME, estimate, additive=True)
 
 
 def custom(function: Count) -> Counter:
-    """A caller's function as a counter. Errors, and results that are not counts, become
-    `Invalid`."""
+    """Makes a counter from a caller's function. It raises Invalid if the function fails, or returns
+    anything but a count."""
     if not callable(function):
-        given = type(function).__name__
-        hint = "give counter=callable(text)"
-        raise Invalid(f"a counter must be callable, not {given}", hint=hint)
+        message = f"a counter must be callable, not {type(function).__name__}"
+        raise Invalid(message, hint="pass a function from text to a number of tokens")
     name = f"{CUSTOM}{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def checked(text: str) -> int:
         try:
             result: object = function(text)
         except Exception as error:
-            hint = "see the error it was raised from"
+            hint = "see the cause of this error"
             raise Invalid(f"the counter {name} failed: {failure(error)}", hint=hint) from error
-        hint = "a counter gives the number of tokens as an int, 0 or more"
+        hint = "a counter returns the number of tokens as an int, 0 or more"
         try:
-            # Accepts other integer types, such as numpy's, but not floats.
+            # This accepts other integer types, such as numpy's, but not floats.
             tokens = operator.index(result)  # type: ignore[arg-type]
         except TypeError as error:
-            raise Invalid(f"the counter {name} gave {shown(result)}", hint=hint) from error
+            raise Invalid(f"the counter {name} returned {shown(result)}", hint=hint) from error
         if not 0 <= tokens <= NUMBER_MAX or isinstance(result, bool):
-            raise Invalid(f"the counter {name} gave {shown(result)}", hint=hint)
+            raise Invalid(f"the counter {name} returned {shown(result)}", hint=hint)
         return tokens
 
     return Counter(name, checked)
 
 
-def forgiving(counter: Counter, failed: Callable[[str], None]) -> Counter:
-    """A caller's counter, with the estimate for every text at which it fails; calls `failed` the
-    first time. Other counters do not fail."""
+def forgiving(counter: Counter, report: Callable[[str], None]) -> Counter:
+    """A caller's counter that falls back on the estimate for any text at which it fails, and
+    reports the first failure. Counters of our own are returned unchanged: they do not fail."""
     if not counter.name.startswith(CUSTOM):
         return counter
-    reported: list[str] = []
+    has_reported = False
 
     def count(text: str) -> int:
+        nonlocal has_reported
         try:
             return counter.function(text)
         except Invalid as error:
-            if not reported:
-                reported.append(error.message)
-                failed(error.message)
+            if not has_reported:
+                has_reported = True
+                report(error.message)
             return estimate(text)
 
     return replace(counter, function=count)
 
 
 def framing_of(count: Count) -> Framing:
-    """The framing of a counter; none for a bare function."""
+    """The framing of a counter; a bare function has only the default one."""
     return count.framing if isinstance(count, Counter) else PLAIN
 
 
 def count_message(message: Message, count: Count) -> int:
-    """The tokens of a message, including its frame and unknown keys."""
+    """The tokens of a message, including its framing and unknown keys."""
     framing = framing_of(count)
     tokens = framing.message
     for block in message.blocks:
         tokens += count_block(block, count)
     if isinstance(message.form, list):
-        # Its first item is the number of blocks.
+        # The first item of the form is the number of blocks.
         tokens += unknown_tokens(message.form[1:], count, framing.media)
     return tokens
 
@@ -154,9 +154,9 @@ def count_block(block: Block, count: Count) -> int:
         case Text():
             return count(block.text) if block.text else 0
         case Thinking():
-            # Beside a readable summary, the sealed original is what is sent and billed.
-            shown = count(block.text) if block.text else 0
-            return max(shown, sealed_tokens(block.data))
+            # Even if there is a readable summary, the sealed original is sent and billed.
+            readable = count(block.text) if block.text else 0
+            return max(readable, sealed_tokens(block.data))
         case ToolCall():
             text = count(block.name) + _argument_tokens(block.arguments, count)
             return framing_of(count).call + text
@@ -174,30 +174,32 @@ def count_block(block: Block, count: Count) -> int:
 
 
 def _argument_tokens(arguments: str | dict[str, Any], count: Count) -> int:
-    """With a caller's counter, arguments never count less than their shortened form."""
+    """The tokens of a call's arguments: at least as many as their shortened form has, even with a
+    caller's counter."""
     if not arguments:
         return 0
     if isinstance(arguments, str):
         return count(arguments)
     total = count(json_text(arguments))
     if isinstance(count, Counter) and count.additive:
-        # The JSON text counts as much as its parts; counting the lines too would double the work.
+        # The JSON text counts no less than its parts: counting the lines would double the work.
         return total
     return max(total, sum(count(f"{key}: {value}") for key, value in arguments.items()))
 
 
 def _opaque_tokens(block: Opaque, count: Count) -> int:
-    """A provider's own block is sent unchanged, whatever its readable form."""
-    # "replace", because foreign counters refuse lone surrogates.
+    """The tokens of a provider's own block, which is sent unchanged even if it has a readable
+    form."""
+    # "replace", because some external counters refuse lone surrogates.
     text = block.text or block.data.decode("utf-8", "replace")
-    shown = count(text) if text else 0
+    readable = count(text) if text else 0
     if block.raw is None:
-        return shown
-    return max(shown, unknown_tokens(block.raw, count, framing_of(count).media))
+        return readable
+    return max(readable, unknown_tokens(block.raw, count, framing_of(count).media))
 
 
 def count_system(system: object, count: Count) -> int:
-    """The tokens of a system prompt in any provider's form: a text, a list of text blocks, or an
+    """The tokens of a system prompt in any provider's form: a string, a list of text blocks, or an
     object."""
     if not system:
         return 0
@@ -220,7 +222,7 @@ def count_tools(tools: list[Any] | None, count: Count) -> int:
 
 
 HOLE = "$"
-# Keys whose values only frame a message, unless they are longer than any such word.
+# Keys whose values only frame a message, unless a value is longer than `FRAME_CHARS_MAX`.
 FRAMES = frozenset(
     {
         "cache_control", "call_id", "created_at", "detail", "format", "id", "index", "media_type",
@@ -231,8 +233,8 @@ FRAMES = frozenset(
 FRAME_CHARS_MAX = 64
 SMALL_BYTES_MAX, SMALL_KEPT = 512, 1_024
 DEPTH_MAX = 64
-# Withheld thinking is its text, encrypted and base64-encoded: 4 characters for 3 bytes, 4 bytes
-# for a token.
+# Sealed thinking is encrypted text in base64: 4 characters encode 3 bytes, and a token has about 4
+# bytes.
 SEALED_CHARS_PER_TOKEN = 16 / 3
 SEALED_CHARS_MIN = 256
 _SEALED = re.compile(r"[A-Za-z0-9+/_=-]+\Z")
@@ -241,7 +243,7 @@ _IMAGE_URL = "data:image/"
 
 
 def unknown_tokens(value: object, count: Callable[[str], int], rule: MediaRule) -> int:
-    """The tokens of an unknown value that is sent unchanged; 0 if it only frames blocks."""
+    """The tokens of an unknown value that is sent unchanged; 0 if the value only frames blocks."""
     try:
         encoded = msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError):
@@ -253,40 +255,40 @@ def unknown_tokens(value: object, count: Callable[[str], int], rule: MediaRule) 
 
 @lru_cache(maxsize=SMALL_KEPT)
 def _small_parts(encoded: bytes, rule: MediaRule) -> tuple[str, int]:
-    """`_parts`, cached: messages of one kind have the same form."""
+    """Cached `_parts`: many messages have the same form."""
     return _parts(msgspec.json.decode(encoded), rule)
 
 
 def _parts(value: object, rule: MediaRule) -> tuple[str, int]:
     """The text to count, and the tokens of images and sealed data."""
-    sizes: list[int] = []
-    rest = _rest(value, sizes, rule, 0)
-    return ("" if rest is None else json_text(rest)), sum(sizes)
+    tokens: list[int] = []
+    rest = _rest(value, tokens, rule, 0)
+    return ("" if rest is None else json_text(rest)), sum(tokens)
 
 
-def _rest(value: Any, sizes: list[int], rule: MediaRule, depth: int) -> Any:
-    """The part of a value to count as text; None if it is empty. Appends the tokens of images and
-    sealed data to `sizes`."""
+def _rest(value: Any, tokens: list[int], rule: MediaRule, depth: int) -> Any:
+    """The part of a value to count as text; None if there is no such part. Appends the counts of
+    images and sealed data to `tokens`."""
     if depth > DEPTH_MAX:
         return value
     if isinstance(value, str):
-        return _text_rest(value, sizes, rule)
+        return _text_rest(value, tokens, rule)
     if isinstance(value, dict):
         pairs = {
-            key: _rest(item, sizes, rule, depth + 1)
+            key: _rest(item, tokens, rule, depth + 1)
             for key, item in _entries(value)
             if not _is_frame(key, item)
         }
         return {key: item for key, item in pairs.items() if item is not None} or None
     if isinstance(value, list | tuple):
-        items = [_rest(item, sizes, rule, depth + 1) for item in value]
+        items = [_rest(item, tokens, rule, depth + 1) for item in value]
         return [item for item in items if item is not None] or None
     return None if value is False else value
 
 
 def _entries(value: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The entries of an object. For a hole, only entries around its block, or entries of a sender's
-    own object that looks like a hole."""
+    """The entries of an object to count. For a hole, those that were sent around its block; for a
+    sender's own object that looks like a hole, all of them."""
     if len(value) != 1 or HOLE not in value:
         return list(value.items())
     inside = value[HOLE]
@@ -301,14 +303,14 @@ def _is_frame(key: str, value: object) -> bool:
     return not isinstance(value, str | list | dict) or len(json_text(value)) <= FRAME_CHARS_MAX
 
 
-def _text_rest(text: str, sizes: list[int], rule: MediaRule) -> str | None:
-    """A text, unless it is empty, an image or sealed."""
+def _text_rest(text: str, tokens: list[int], rule: MediaRule) -> str | None:
+    """The text; None if it is empty, an image or sealed data."""
     if text.startswith((_IMAGE_URL, *_IMAGES)):
         data, url = ("", text) if text.startswith(_IMAGE_URL) else (text, "")
-        sizes.append(media_tokens(Media(media="image", data=data, url=url), rule))
+        tokens.append(media_tokens(Media(media="image", data=data, url=url), rule))
         return None
     if len(text) >= SEALED_CHARS_MIN and _SEALED.match(text):
-        sizes.append(sealed_tokens(text))
+        tokens.append(sealed_tokens(text))
         return None
     return text or None
 
@@ -322,8 +324,8 @@ SCHEMAS_DEPTH_MAX = 8  # deeper parts of a schema are counted as JSON
 
 
 def declarations(tools: list[Any]) -> str:
-    """All tools as one text, in the published harmony format. A provider's own tools, which have no
-    schema, as JSON."""
+    """The text that declares all tools in the published harmony format. A provider's own tools,
+    which have no schema, are written as JSON."""
     functions = [_function(tool) for tool in tools]
     return "\n\n".join(
         ["# Tools", "## functions", "namespace functions {", *functions, "} // namespace functions"]
@@ -350,13 +352,13 @@ def _object(schema: dict[str, Any], depth: int) -> str:
     if not isinstance(properties, dict):
         return "object"
     lines = ["{"]
-    for name, each in properties.items():
-        each = each if isinstance(each, dict) else {}
+    for name, inner in properties.items():
+        inner = inner if isinstance(inner, dict) else {}
         mark = "" if isinstance(required, list) and name in required else "?"
-        default = f" // default: {json_text(each['default'])}" if "default" in each else ""
+        default = f" // default: {json_text(inner['default'])}" if "default" in inner else ""
         lines += [
-            *_comment(each.get("description")),
-            f"{name}{mark}: {_type(each, depth + 1)},{default}",
+            *_comment(inner.get("description")),
+            f"{name}{mark}: {_type(inner, depth + 1)},{default}",
         ]
     return "\n".join([*lines, "}"])
 
@@ -384,7 +386,7 @@ def _type(schema: Any, depth: int) -> str:
 
 
 def json_text(value: object) -> str:
-    """The JSON of a value; else its text, so that it still counts."""
+    """The JSON of a value, or its `str` if JSON cannot express it: every value is counted."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):
@@ -397,8 +399,8 @@ _registered: dict[str, Counter] = {}
 
 
 def register_counter(model: str, function: Count) -> None:
-    """Uses the function for new conversations with this model, and with models whose name continues
-    it with another word."""
+    """Makes the function the counter of new conversations with this model, and with models whose
+    names extend this one by further words."""
     counter = function if isinstance(function, Counter) else custom(function)
     _registered[model.strip().lower()] = counter
 
@@ -409,10 +411,9 @@ def forget_counter(model: str) -> None:
 
 
 def counter_for(given: Count | str | None, model: str | None = None) -> Counter:
-    """The counter for a caller's choice: none, a name (`estimate`, `exact`, a vocabulary), a
-    function, or a counter, which is returned unchanged. By default it is the registered one, found
-    like a model in the table, else the model's own vocabulary if published and installed, else the
-    estimate."""
+    """The counter for a caller's choice: a name (`estimate`, `exact` or a vocabulary), a function,
+    or a counter, which is returned unchanged. Without a choice, it is the model's registered
+    counter, else its own vocabulary if that is published and installed, else the estimate."""
     if isinstance(given, Counter):
         return given
     info = model_info(model)
@@ -437,7 +438,7 @@ def _by_name(given: str, model: Model) -> Counter:
     if name not in known:
         raise Invalid(f"there is no counter {shown(given)}", hint=suggestion(name, known))
     if not exact.installed():
-        note = f"counter={given!r} needs the extra exact, so the estimate counts; {exact.HINT}"
+        note = f"counter={given!r} needs the extra exact, so the estimate is used; {exact.HINT}"
         return replace(ESTIMATE, note=note)
     return _vocabulary_counter(exact.nearest(model.name) if name == EXACT else name)
 

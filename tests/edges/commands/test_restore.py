@@ -269,7 +269,7 @@ def test_files_of_another_folder_are_left_alone_and_it_is_named(
     Path("other").mkdir()
     monkeypatch.chdir("other")
     Path("a.py").write_text("mine\n")
-    named = f"it was kept in '{kept_in}', which is not this folder"
+    named = f"the file was kept in '{kept_in}', which is not this folder"
     for chosen in (("--files",), ("--file", "a.py"), ("--only-files",)):
         told = printed("restore", "files", start, *chosen, "--yes", "--store", url)
         assert f"  a.py is left alone: {named}" in told
