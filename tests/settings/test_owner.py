@@ -111,6 +111,8 @@ def test_a_store_is_found_exactly_if_no_other_user_can_have_written_it(
         # The mode of a link counts nowhere.
         is_above = kind in ("above", "between")
         expected = is_ours(owner, group, 0o700 if kind == "link" else mode, is_above=is_above)
+        # Whoever owns it, a link needs the user's permission.
+        expected = expected and "link" not in kind
         cases.append((here, project / ".refold" / "refold.db", expected, judged))
     as_me()
     for here, database, expected, judged in cases:
@@ -135,7 +137,8 @@ def test_a_chain_of_links_is_followed_to_its_end(top: Path, as_me: Callable[[], 
     (top / "first").symlink_to("open/store")
     (top / "loop").symlink_to("loop")
     as_me()
-    assert default_store(top).startswith("sqlite:")
+    with pytest.raises(Denied, match=f"the author of the link to {inner / 'store'} can write"):
+        default_store(top)
     if IS_ROOT:
         os.seteuid(0)
     inner.chmod(0o777)
@@ -160,6 +163,31 @@ def test_the_user_who_called_sudo_owns_what_root_uses(
     ):
         monkeypatch.setenv("SUDO_UID", sudo)
         assert (disk.foreign_writer(str(top)) == "") is is_fine, owner
+
+
+@pytest.mark.parametrize("name", [".refold", ".refold/refold.db", ".refold/memory"])
+@pytest.mark.parametrize("is_relative", [True, False])
+def test_a_link_that_a_clone_brings_is_used_only_after_permission_for_its_target(
+    name: str, is_relative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = planted(tmp_path, monkeypatch)
+    uses = [memory_files] if name.endswith("memory") else [library, memory_files]
+    for target in ("one", "two"):
+        own = project / name
+        shutil.move(own, tmp_path / target)
+        own.symlink_to(
+            f"{'../' * name.count('/')}../{target}" if is_relative else tmp_path / target
+        )
+        before = contents(tmp_path / target)
+        for use in uses:
+            with pytest.raises(Denied, match=f"link to {tmp_path / target} can write"):
+                use(project)
+        assert contents(tmp_path / target) == before
+        assert f"the author of the link to {tmp_path / target} can write" in run("allow").stdout
+        for use in uses:
+            assert use(project) == "used"
+        own.unlink()
+        shutil.move(tmp_path / target, own)
 
 
 # --- every way in ---

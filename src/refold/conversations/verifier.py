@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold import dialects
+from refold.checked import quoted
 from refold.core import bookmark, codec, laws
 from refold.core.fold import Fold, folded
 from refold.core.model import (
@@ -37,7 +38,7 @@ from refold.core.switches import switches
 from refold.dialects.page import Page
 from refold.display import failure
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
-from refold.log.trace import READ_EVENTS, conversations_and_memories, events_of, is_memory
+from refold.log.trace import READ_EVENTS, conversations_and_memories, events_of, is_memory, misnamed
 from refold.log.unfold import references
 from refold.stores.protocol import Store
 
@@ -314,6 +315,10 @@ def verify(
         else:
             for about in conversations_and_memories(store):
                 store_check.check(about.id)
+            for id in misnamed(store):
+                store_check.note(
+                    "store", f"{quoted(id)} is not an id: another program wrote this row"
+                )
     except Corrupt as error:
         store_check.note("store", error.message)
     return store_check.report()

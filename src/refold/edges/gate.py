@@ -27,6 +27,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 TOKEN_HEADER = b"x-refold-token"
 _TOKEN_PATH = re.compile(rb"/token/([^/]{1,200})(/.*)?", re.DOTALL)
 NAMES_HINT = "call 127.0.0.1, or name your own host: refold proxy --name NAME"
+_UNSENDABLE = re.compile(rb"[^!-~]|#")  # no URL has these
 _OWN_SITES = (b"same-origin", b"none")  # none: the user typed the address
 _PORTS = {"http": "80", "https": "443"}
 
@@ -63,7 +64,9 @@ class Gate:
         """The path of a call. Invalid for a target that is not a path, Denied for a foreign name or
         a web page."""
         path: bytes = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
-        if scope["method"] == "CONNECT" or not path.startswith(b"/"):
+        query = scope.get("query_string", b"")
+        is_path = path.startswith(b"/") and not _UNSENDABLE.search(path + query)
+        if scope["method"] == "CONNECT" or not is_path:
             shown = quoted(path.decode("latin-1"), 60)
             raise Invalid(f"{scope['method']:.20} {shown} is not a call", hint="call a path: /v1/…")
         hosts = [value for name, value in scope["headers"] if name == b"host"]

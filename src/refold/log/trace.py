@@ -224,7 +224,23 @@ def conversations_and_memories(store: Store) -> Iterator[Conversation]:
     return (about for about in _logs(store) if not about.id.lower().startswith(DEVICE_PREFIX))
 
 
+def misnamed(store: Store) -> Iterator[str]:
+    """The ids in a store that no conversation can have: somebody else wrote them."""
+    return (about.id for about in _pages(store) if not _is_id(about.id))
+
+
 def _logs(store: Store) -> Iterator[Conversation]:
+    return (about for about in _pages(store) if _is_id(about.id))
+
+
+def _is_id(id: str) -> bool:
+    try:
+        return bool(codec.conversation_checked(id))
+    except Invalid:
+        return False
+
+
+def _pages(store: Store) -> Iterator[Conversation]:
     after = ""
     while True:
         page = store.conversations(after=after, limit=LIST_CONVERSATIONS)

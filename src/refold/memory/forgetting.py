@@ -208,9 +208,9 @@ def stores_checked(urls: Sequence[str]) -> list[str]:
         return [store.url for store in opened]
 
 
-def which_checked(id: str | None, which: Which) -> None:
-    """Invalid unless exactly one of an id and a selection is given."""
-    if (id is None) == which.is_empty():
+def which_checked(ids: Sequence[str] | None, which: Which) -> None:
+    """Invalid unless exactly one of ids and a selection is given."""
+    if (ids is None) == which.is_empty():
         hint = "give an id, or at least one of tag, before, said_in"
         raise Invalid("the entries to forget are not clear", hint=hint)
 

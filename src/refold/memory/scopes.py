@@ -135,20 +135,20 @@ class Scopes:
             raise
 
     def meant(
-        self, id: str | None, which: Which, scope: str | None
+        self, named: Sequence[str] | None, which: Which, scope: str | None
     ) -> Iterator[tuple[Journal, list[str]]]:
-        """The entry of an id, even if pending or rejected, or all entries that match, with their
-        journals. NotFound if there is no entry of this id."""
+        """The entries of these ids, even if pending or rejected, or all entries that match, with
+        their journals. NotFound if there is no entry of these ids."""
         found = 0
-        is_narrow = id is None and (scope is not None or self.own == "user")
+        is_narrow = named is None and (scope is not None or self.own == "user")
         for journal in self.visible_journals(scope) if is_narrow else self.all():
             entries = journal.entries()
-            ids = entries.chosen(which.fits) if id is None else [id] * entries.has(id)
+            ids = entries.chosen(which.fits) if named is None else list(filter(entries.has, named))
             found += len(ids)
             if ids:
                 yield journal, ids
-        if id is not None and not found:
-            raise _no_entry(id)
+        if named is not None and not found:
+            raise _no_entry(", ".join(named))
 
     def ids(self, beginning: str) -> list[str]:
         """The ids with this beginning in all scopes, including pending and rejected entries."""

@@ -194,7 +194,7 @@ class SemanticMemory:
     @checked
     def forget(
         self,
-        id: str | None = None,
+        id: str | Sequence[str] | None = None,
         *,
         tag: str | None = None,
         before: Moment | None = None,
@@ -204,17 +204,18 @@ class SemanticMemory:
         stores: Sequence[str] = (),
         dry_run: bool = False,
     ) -> Forgotten:
-        """Erases an entry with all its versions for good: from the log, the index, and the
+        """Erases entries with all their versions for good: from the log, the index, and the
         conversations that showed it, in this store and in `stores`. Or all entries with a tag, last
         said `before` a time, or said in a conversation: of every scope, including agents, unless
         one is named. With `source`, also the messages that said it. No rule brings it back.
         `out_of_reach` names remaining entries that say the same. A dry run only returns the entries
         and the number of their events. NotFound if there is no such entry."""
+        ids = [id] if isinstance(id, str) else id
         which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
-        which_checked(id, which)
+        which_checked(ids, which)
         others = stores_checked(stores)
         with self._lock:
-            meant = self._scopes.meant(id, which, scope)
+            meant = self._scopes.meant(ids, which, scope)
             if dry_run:
                 return self._scopes.forgettable(meant)
             return self._scopes.forget(meant, source=source, others=others)

@@ -82,6 +82,7 @@ class Form(Struct, frozen=True, kw_only=True):
 INDEX = Form(application_id=APPLICATION_ID, version=VERSION, schema=SCHEMA, table="documents")
 
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_PLANTED = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') LIMIT 1"
 _DAMAGE = (apsw.NotADBError, apsw.CorruptError, apsw.FormatError, apsw.SQLError)
 
 
@@ -226,6 +227,9 @@ def close(connection: apsw.Connection) -> None:
 
 def _initialize(connection: apsw.Connection, form: Form) -> None:
     """Prepares a connection, and creates missing tables. Another version counts as damage."""
+    # The index has none: a planted one would act on every write.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
     connection.set_busy_timeout(BUSY_MS)
     # Otherwise SQLite plans again whenever it binds a value that the plan could depend on. FTS5
     # does so for each segment, which took half the time of a search for a rare term.
@@ -248,6 +252,8 @@ def _is_ours(connection: apsw.Connection, form: Form) -> bool:
         version = connection.pragma("user_version") % SEALED
         if version != form.version:
             raise apsw.FormatError(f"version {version}, not {form.version}")
+        if connection.execute(_PLANTED).get:
+            raise apsw.CorruptError("it has a view or trigger of another program")
         # Detects a missing table here rather than in the middle of a search.
         connection.execute(f"SELECT * FROM {form.table} LIMIT 1").fetchall()
         return True

@@ -18,6 +18,7 @@ import msgspec
 from refold import decoding
 from refold.errors import Corrupt, Unavailable
 from refold.settings.sources import data_folder
+from refold.system.disk import read_own
 
 FILE = "logins.json"
 SERVERS = ("https://", "http://")
@@ -62,7 +63,7 @@ def places(environ: Mapping[str, str]) -> list[str]:
 def _read(environ: Mapping[str, str]) -> dict[str, str]:
     path = data_folder(environ) / "refold" / FILE
     try:
-        return decoding.decode(path.read_bytes(), dict[str, str])
+        return decoding.decode(read_own(str(path)), dict[str, str])
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -274,13 +274,23 @@ def check_owner(*paths: Path, above: Iterable[Path] = ()) -> None:
     """Raises Denied if another user can write one of these paths, or can replace one of the folders
     above them, unless this user trusts that one there."""
     for path, is_above in (*((one, True) for one in above), *((one, False) for one in paths)):
-        writer = disk.foreign_writer(str(path), is_above=is_above)
+        writer = _writer(path, is_above=is_above)
         if writer and not _is_trusted(writer, path):
             folder = quoted(str(path if is_above else path.parent), 200)
             hint = f"make it yours (chown, chmod), or run refold allow in {folder}"
             raise Denied(
                 f"{writer} can write {quoted(str(path), 200)}, so it is not used", hint=hint
             )
+
+
+def _writer(path: Path, *, is_above: bool = False) -> str:
+    """The other user who decides what is written at a path; empty if there is none. A link under
+    the name of refold's own files may have come with a clone, so its owner says nothing."""
+    writer = disk.foreign_writer(str(path), is_above=is_above)
+    is_own = not is_above and FOLDER in (path.name, path.parent.name)
+    if not writer and is_own and path.is_symlink():
+        return f"the author of the link to {os.path.realpath(path)}"
+    return writer
 
 
 def foreign_writers(folder: Path | None = None) -> tuple[Path, dict[Path, str]]:
@@ -293,8 +303,8 @@ def foreign_writers(folder: Path | None = None) -> tuple[Path, dict[Path, str]]:
         for path in (*(at / name for name in OWNED), *(at / FOLDER / "memory").glob("*"))
     ]
     writers = {
-        **{path: disk.foreign_writer(str(path), is_above=True) for path in searched},
-        **{path: disk.foreign_writer(str(path)) for path in owned},
+        **{path: _writer(path, is_above=True) for path in searched},
+        **{path: _writer(path) for path in owned},
     }
     return top, {path: writer for path, writer in writers.items() if writer}
 
@@ -326,7 +336,7 @@ def is_allowed(request: Request | Trust, environ: Mapping[str, str]) -> bool:
     """Whether the user allowed exactly this request."""
     path, content = _answer_file(request, environ)
     try:
-        return path.read_bytes() == content
+        return disk.read_own(str(path)) == content
     except OSError:
         return False
 

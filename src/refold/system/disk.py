@@ -30,7 +30,10 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 LOCK_S = 10.0
 PAUSE_S = 0.000_2
 PAUSE_MAX_S = 0.005
+OWN_BYTES_MAX, ANY_SIZE = 16_000_000, -1
 _REFUSED = {errno.EACCES, errno.EPERM}
+# The answers of the system to opening a link, a pipe without a reader, a socket, or a folder.
+_NOT_A_FILE = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
 
 
 def os_failure(error: OSError, doing: str) -> RefoldError:
@@ -242,19 +245,40 @@ def _is_own_group(group: int) -> bool:
 
 def open_regular(path: str, size_bytes: int | None = None) -> IO[bytes]:
     """The file, open for reading. Raises Corrupt if it is not a regular file of the given size."""
+    return os.fdopen(open_own(path, os.O_RDONLY, size_bytes), "rb", buffering=0)
+
+
+def open_own(path: str, flags: int, size_bytes: int | None = None) -> int:
+    """A descriptor of a file in a data folder of refold, created for its owner alone. Raises
+    Corrupt for anything but a regular file (of the given size), which is neither followed, nor
+    waited for, nor changed."""
     try:
-        # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        # Without O_NONBLOCK, opening a named pipe would wait for its other end forever. The file
+        # is cut only after the look at it.
+        safe = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+        fd = os.open(path, flags & ~os.O_TRUNC | safe, 0o600)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in _NOT_A_FILE:
             raise not_ours(path) from error
         raise
     try:
         _check_content(os.fstat(fd), path, size_bytes)
-    except Corrupt:
+        if flags & os.O_TRUNC:
+            os.ftruncate(fd, 0)
+    except (Corrupt, OSError):
         os.close(fd)
         raise
-    return os.fdopen(fd, "rb", buffering=0)
+    return fd
+
+
+def read_own(path: str, bytes_max: int = OWN_BYTES_MAX) -> bytes:
+    """The content of a small file in a data folder of refold; OSError if it is missing, or not a
+    regular file."""
+    try:
+        with open_regular(path) as file:
+            return file.read(bytes_max)
+    except Corrupt as error:
+        raise OSError(errno.EINVAL, "it is not a regular file", path) from error
 
 
 def check_size(path: str, size_bytes: int) -> None:

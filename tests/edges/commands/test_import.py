@@ -283,3 +283,12 @@ def test_control_characters_of_a_session_never_reach_the_terminal(url: str, tmp_
     (tmp_path / "s.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
     done = run("import", str(tmp_path / "s.jsonl"))
     assert "\x1b[2J" not in done.stdout and "\x07" not in done.stdout
+
+
+@pytest.mark.parametrize("content", [None, "{}", "text", "[]"])
+def test_a_folder_without_a_session_is_named(content: str | None, tmp_path: Path) -> None:
+    (tmp_path / "empty" / "below").mkdir(parents=True)
+    if content is not None:
+        (tmp_path / "empty" / "below" / "x.json").write_text(content)
+    done = run("import", str(tmp_path / "empty"))
+    assert done.exit_code == 3 and f"there are no sessions in {tmp_path / 'empty'}" in done.stderr

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refold
 from refold.edges.commands.memory import entry_meant
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
@@ -85,6 +86,34 @@ def test_forgetting_asks_and_names_what_it_means():
     assert "Forgotten: 1 event" in done("memory", "forget", "--tag", "infra", "--yes")
     assert entries("list") == []
     assert run("memory", "forget", "--yes").exit_code != 0
+
+
+@pytest.mark.parametrize(
+    "words", [("--tag", "t"), ("--before", "2099-01-01"), ("--said-in", "talk"), ()]
+)
+@pytest.mark.parametrize("scope", [(), ("--scope", "project")])
+def test_only_the_entries_that_were_shown_are_forgotten(words, scope, monkeypatch):
+    """Another process remembers a fact that matches, while the question is open."""
+    Path("talk.json").write_text('[{"role": "user", "content": "x"}]')
+    done("import", "talk.json", "--id", "talk")
+
+    def remember(content: str) -> None:
+        with refold.open("talk") as context:
+            context.memory.store(content, tags=["t"], source=1, scope="project")
+
+    remember("The port is 1")
+    remember("Ida likes tea")
+    shown = json.loads(done("memory", "list", "--json"))["entries"]
+    confirm = Session.confirm
+
+    def answered(session: Session, question: str, yes: bool) -> None:
+        remember("We ship on Mondays")
+        confirm(session, question, yes)
+
+    monkeypatch.setattr(Session, "confirm", answered)
+    done("memory", "forget", *(words or (shown[0]["id"],)), *scope, "--yes")
+    left = ["We ship on Mondays"] if words else [shown[1]["content"], "We ship on Mondays"]
+    assert sorted(entries("list")) == sorted(left)
 
 
 # --- ids by how they begin ---

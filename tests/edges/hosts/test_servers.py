@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.edges.hooks import state
 from refold.edges.hosts import JSON_SERVERS, NAME, TOML_SERVERS, changed, place_of
 from refold.errors import Invalid
 from tests.edges.cli.rooms import run
@@ -167,14 +168,35 @@ def test_an_empty_file_in_words_of_somebody_else_stays(text):
     assert json.loads(path.read_text()) == {}
 
 
-def test_a_link_to_a_file_of_ours_stays_a_link(tmp_path):
+def test_a_link_to_a_file_of_ours_stays_a_link():
     path = place_of("claude-code", "project")
-    real = tmp_path / "dotfile.json"
+    real = Path("dotfile.json").absolute()
     path.symlink_to(real)
     run("install", "claude-code", "--yes")
     run("install", "claude-code", "--remove", "--yes")
     assert path.is_symlink()
     assert json.loads(real.read_text()) == {}
+
+
+@pytest.mark.parametrize("words", [("claude-code",), ("cursor",), ("claude-code", "--hooks")])
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_link_out_of_the_project_is_not_written_through_unseen(
+    words: tuple[str, ...], is_folder: bool, tmp_path: Path
+) -> None:
+    path = state.place_of("local") if "--hooks" in words else place_of(words[0], "project")
+    linked = path.parent if is_folder else path
+    if linked == Path.cwd():
+        pytest.skip("the project itself is no link")
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    real = outside / path.name
+    linked.parent.mkdir(exist_ok=True)
+    linked.symlink_to(outside if is_folder else real)
+    done = run("install", *words, "--yes")
+    assert done.exit_code == 7 and f"to '{real}'" in done.stderr
+    assert not any(outside.iterdir())
+    asked = run("install", *words)
+    assert str(real) in asked.output and not any(outside.iterdir())
 
 
 def test_without_anybody_to_ask_nothing_is_changed():

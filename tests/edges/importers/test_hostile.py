@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 import tempfile
 import tracemalloc
@@ -225,6 +226,27 @@ def test_a_folder_with_links_is_read_without_them(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.json").symlink_to(tmp_path / "secret.json")
     (tmp_path / "in" / "up").symlink_to(tmp_path)
     assert files_in(tmp_path / "in") == []
+
+
+@pytest.mark.parametrize("depth", [1, 100, 101, 400])
+def test_folders_of_any_depth_are_read_or_refused(
+    depth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from refold.edges.importers.recognition import files_in
+
+    monkeypatch.chdir(tmp_path)
+    for _ in range(depth):
+        os.mkdir("d")
+        os.chdir("d")
+    Path("s.jsonl").write_text("{}")
+    if depth <= 100:
+        assert [path.name for path in files_in(tmp_path)] == ["s.jsonl"]
+    else:
+        with pytest.raises(Invalid, match="folders 101 deep"):
+            files_in(tmp_path)
+    for _ in range(depth):
+        os.chdir("..")
+    shutil.rmtree(tmp_path / "d")
 
 
 @pytest.mark.parametrize("before", ["", "user"])

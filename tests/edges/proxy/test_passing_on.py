@@ -178,6 +178,20 @@ def test_a_token_is_needed_where_one_is_set_and_never_goes_upstream(
     assert "right" not in str(provider.paths) + str(provider.headers)
 
 
+@pytest.mark.parametrize("where", ["raw_path", "query_string"])
+@pytest.mark.parametrize("byte", [*range(0x21), *b'"#<>?`{|}', *range(0x7F, 0x100)])
+def test_a_target_that_no_url_can_have_is_refused_as_a_call(where: str, byte: int) -> None:
+    path = {"raw_path": b"/v1/models", "query_string": b"a=b"}
+    path[where] += bytes([byte]) + b"x"
+    headers = [(b"host", b"127.0.0.1")]
+    scope = {"method": "GET", "path": "/v1/models", "headers": headers, **path}
+    if 0x21 <= byte < 0x7F and byte != ord("#"):
+        assert Gate().check(scope).startswith(b"/v1/models")
+    else:
+        with pytest.raises(Invalid, match="is not a call"):
+            Gate().check(scope)
+
+
 def test_websockets_are_refused_plainly() -> None:
     async def work(running: Running) -> httpx.Response:
         headers = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-key": "x"}

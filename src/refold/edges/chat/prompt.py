@@ -27,6 +27,7 @@ from refold.edges.commands.command import Taking
 from refold.edges.commands.session import Session
 from refold.edges.workspace import NEVER
 from refold.errors import RefoldError
+from refold.system.disk import open_own
 
 HISTORY_BYTES_MAX = 1_000_000
 ENTRIES_MAX = 500
@@ -131,12 +132,14 @@ def _history(file: Path) -> Any:
 
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
-        if file.stat().st_size > HISTORY_BYTES_MAX:
-            content = file.read_bytes()
-            # The newest half, from the beginning of an entry.
-            file.write_bytes(b"\n# " + content[len(content) // 2 :].partition(b"\n# ")[2])
-    except OSError:
+        with open(open_own(str(file), os.O_RDWR | os.O_CREAT), "r+b") as opened:
+            if os.fstat(opened.fileno()).st_size > HISTORY_BYTES_MAX:
+                content = opened.read()
+                opened.seek(0)
+                opened.truncate()
+                # The newest half, from the beginning of an entry.
+                opened.write(b"\n# " + content[len(content) // 2 :].partition(b"\n# ")[2])
+    except (OSError, RefoldError):
         return InMemoryHistory()
     return ThreadedHistory(FileHistory(str(file)))
 

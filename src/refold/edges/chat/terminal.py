@@ -28,6 +28,7 @@ from refold.errors import RefoldError, install_hint
 from refold.log.trace import is_taken
 from refold.settings.sources import data_folder
 from refold.stores.protocol import Store
+from refold.system.disk import open_own, read_own
 
 if TYPE_CHECKING:
     from refold.edges.commands.chat import ChatEnded
@@ -135,15 +136,15 @@ def remember(store_url: str, conversation: str, spec: str, environ: Mapping[str,
         path = _model_file(store_url, conversation, environ)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(os.open(path, flags, 0o600), "wb") as file:
+        with open(open_own(str(path), flags), "wb") as file:
             file.write(spec.encode())
 
 
 def spec_of(store_url: str, conversation: str, environ: Mapping[str, str]) -> str:
     """The last model of a conversation; empty if unknown."""
     try:
-        spec = _model_file(store_url, conversation, environ).read_bytes()
-        return spec[:SPEC_BYTES_MAX].decode()
+        path = _model_file(store_url, conversation, environ)
+        return read_own(str(path), SPEC_BYTES_MAX).decode()
     except (OSError, RefoldError, UnicodeDecodeError):
         return ""
 

@@ -17,12 +17,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from refold.checked import quoted
 from refold.edges import hosts
 from refold.edges.commands.command import POSITIONAL, Result, Screen, Yes, command
 from refold.edges.commands.session import Session
 from refold.edges.hooks import ABOVE_CHARS, state
 from refold.edges.hosts import Host
-from refold.errors import Invalid, Unavailable, install_hint
+from refold.errors import Denied, Invalid, Unavailable, install_hint
 from refold.settings.sources import default_store
 
 TITLES: dict[Host, str] = {"claude-code": "Claude Code", "codex": "Codex", "cursor": "Cursor"}
@@ -193,20 +194,24 @@ def install(
         before = hosts.read(path)
         entry = hosts.entry_for(scope, session.store_url, read_only=read_only)
         after = hosts.changed(before, path, None if remove else entry)
+    real = os.path.realpath(path)
+    if yes and scope != "user" and not Path(real).is_relative_to(Path.cwd()):
+        # A clone can bring the link, and with --yes nobody sees where it leads.
+        leads = f"{quoted(str(path), 200)} leads out of this project, to {quoted(real, 200)}"
+        raise Denied(leads, hint="without --yes, refold shows the change and asks")
     lines = () if after is None else _changed(session, path, before, after, TITLES[host], yes=yes)
-    return Installed(
-        host=host, file=str(path), scope=scope, hooks=hooks, removed=remove, lines=lines
-    )
+    return Installed(host=host, file=real, scope=scope, hooks=hooks, removed=remove, lines=lines)
 
 
 def _changed(
     session: Session, path: Path, before: bytes, after: str, title: str, *, yes: bool
 ) -> tuple[str, ...]:
     """Shows the change of a file, asks, and writes it; returns the changed lines."""
-    lines = tuple(hosts.difference(before, after, str(path)))
+    real = os.path.realpath(path)
+    lines = tuple(hosts.difference(before, after, real))
     if session.screen is not None and not yes:
         for line in lines:
             session.screen.line(line)
-    session.confirm(f"Change {path}?", yes, f"this changes the settings of {title}")
+    session.confirm(f"Change {real}?", yes, f"this changes the settings of {title}")
     hosts.write(path, before, after)
     return lines

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -389,8 +388,7 @@ def forget(
             if not dry_run:
                 session.check_whole(entry, id, yes=yes)
             named = id
-        forget = partial(
-            memory.forget,
+        done = memory.forget(
             id,
             tag=tag,
             before=before_time,
@@ -398,12 +396,13 @@ def forget(
             scope=scope,
             source=source,
             stores=also_in,
+            dry_run=True,
         )
-        done = forget(dry_run=True)
         items = tuple(_removable(memory, one) for one in done.entries)
         if items and not dry_run:
             items = session.confirm_removal(items, f"Forget {named} for good?", yes)
-            done = forget()
+            # Exactly what was shown: an entry may have come since then.
+            done = memory.forget(done.entries, source=source, stores=also_in)
     return Gone(forgotten=done, items=items, dry_run=dry_run)
 
 

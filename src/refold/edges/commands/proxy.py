@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import IO, Annotated, Literal
 
 from msgspec import Meta
@@ -24,7 +24,7 @@ from refold.edges.commands.session import Session
 from refold.edges.proxy.savings import Sum, added, sums
 from refold.errors import Invalid, RefoldError
 from refold.settings.sources import default_store
-from refold.system.disk import make_folder
+from refold.system.disk import make_folder, open_own
 from refold.tokens.models import dollars
 
 LOG_FILE = "proxy.log"
@@ -272,9 +272,11 @@ def _log_file(session: Session) -> Iterator[IO[bytes] | int]:
     with ExitStack() as opened:
         log: IO[bytes] | int = subprocess.DEVNULL
         if path is not None:
-            with suppress(OSError):  # the agent runs even without a log
+            try:
                 make_folder(os.path.dirname(path), durable=False)
-                log = opened.enter_context(
-                    open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
-                )
+                fd = open_own(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+                log = opened.enter_context(open(fd, "ab"))
+            except (OSError, RefoldError) as error:  # the agent runs even without a log
+                if session.screen is not None:
+                    session.screen.note(f"the proxy writes no log: {error}")
         yield log

@@ -28,6 +28,7 @@ from refold.checked import check_whole
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import Progress, Removable, Screen, show_removable
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.system.disk import read_own
 
 if TYPE_CHECKING:
     from refold.config import Config
@@ -204,7 +205,7 @@ class Session:
         or without a terminal."""
         path = self._numbers_file()
         try:
-            return {} if path is None else decoding.decode(path.read_bytes(), _NUMBERS)
+            return {} if path is None else decoding.decode(read_own(str(path)), _NUMBERS)
         except (OSError, msgspec.MsgspecError):
             return {}
 

@@ -113,7 +113,10 @@ def import_(
     paths = _expanded(files, id)
     if len(files) > 1 or paths != [Path(files[0])]:
         in_folders = {path for path in paths if str(path) not in files}
-        return _all(session, partial(read, id=id), paths, in_folders)
+        imported = _all(session, partial(read, id=id), paths, in_folders)
+        if not imported.files and not imported.failed:
+            raise NotFound(f"there are no sessions in {', '.join(files)}", hint="name a file")
+        return imported
     [path] = paths
     with _kept_stdin(session) if str(path) == STDIO else nullcontext(path) as file:
         name = STDIN_NAME if file is not path else str(path)

@@ -27,6 +27,7 @@ from refold.engine.forks import known_facts
 from refold.settings.sources import default_store, loaded
 from refold.stores import open_store
 from refold.stores.protocol import Store
+from refold.system.disk import ANY_SIZE, read_own
 
 AGAIN = "again"
 ROUNDS_MAX = 5
@@ -57,7 +58,7 @@ def _alone(folder: str) -> Iterator[bool]:
     """Whether this is the only process at work; if not, the other is asked for one more round."""
     state.make(folder)
     path = os.path.join(folder, "lock")
-    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
+    with open(state.opened(path, os.O_RDWR | os.O_CREAT), "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -101,10 +102,10 @@ def put_pending(folder: str, store: Store, id: str, config: Config) -> None:
         return
     with Context(store, id, config=config) as context:
         for path in pending:
-            artifact = decoding.decode(path.read_bytes(), Artifact)
+            artifact = decoding.decode(read_own(str(path)), Artifact)
             content = path.with_suffix(".content")
             context.artifacts.put(
-                content.read_bytes().decode("utf-8", "surrogatepass"),
+                read_own(str(content), ANY_SIZE).decode("utf-8", "surrogatepass"),
                 name=artifact.name,
                 type=artifact.type,
                 mime=artifact.mime,

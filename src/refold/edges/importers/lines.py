@@ -31,7 +31,7 @@ from refold import decoding
 from refold.conversations.importer import open_regular_file
 from refold.conversations.listing import preview
 from refold.edges.importers.entry import Branch, Entry, Report, UnreadLine, Where
-from refold.errors import Invalid, NotFound, RefoldError, Unavailable, install_hint
+from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable, install_hint
 from refold.stores.protocol import Store
 from refold.system import disk
 from refold.system.disk import HAPPENED_MS_MAX
@@ -368,9 +368,12 @@ class Unchanged:
 
     def _read_record(self) -> _ImportRecord | None:
         try:
-            content = self._record_path.read_bytes() if self._record_path else b""
+            if self._record_path is None:
+                return None
+            disk.refuse_link(str(self._record_path.parent))
+            content = disk.read_own(str(self._record_path), RECORD_BYTES_MAX + 1)
             return _DECODER.decode(content) if 0 < len(content) <= RECORD_BYTES_MAX else None
-        except (OSError, msgspec.DecodeError, ValueError):
+        except (OSError, Denied, msgspec.DecodeError, ValueError):
             return None
 
     def _has_event(self, conversation: str, head: int, chain: str) -> bool:
@@ -398,7 +401,8 @@ class Unchanged:
         untitled = replace(report, sessions=[replace(one, title="") for one in report.sessions])
         record = _ImportRecord(refold.__version__, self._state, ends, untitled)
         # Without a record, the next import only takes longer.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, Denied):
+            disk.refuse_link(str(self._record_path.parent))
             disk.make_folder(str(self._record_path.parent), durable=False)
             disk.replace_file(str(self._record_path), msgspec.json.encode(record))
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.conversations.exporter import FORMAT
 from refold.edges.importers import SOURCES
 from refold.edges.importers.lines import HINT, UNREADABLE, Branches, Lines, Reader, Walk, document
@@ -112,6 +113,7 @@ def _of_document(lines: Lines) -> Recognised | None:
 
 
 FILES_MAX = 100_000
+DEPTH_MAX = 100  # folders below the named one
 ENDINGS = (
     ".jsonl",
     ".jsonl.gz",
@@ -180,12 +182,20 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder, followlinks=False):
-        folders.sort()
+    left = [(str(folder), 0)]
+    while left:
+        parent, depth = left.pop()
+        if depth > DEPTH_MAX:
+            deep = f"{quoted(str(folder), 200)} has folders {depth:,} deep"
+            raise Invalid(deep, hint="name the files, or a folder further down")
+        # One folder at a time: os.walk calls itself for each.
+        _, folders, names = next(os.walk(parent), (parent, [], []))
         for name in sorted(names):
             path = Path(parent, name)
             if name.endswith(endings) and not path.is_symlink():
                 yield path
+        below = (os.path.join(parent, name) for name in sorted(folders, reverse=True))
+        left += [(path, depth + 1) for path in below if not os.path.islink(path)]
 
 
 def _size_bytes(path: Path) -> int:

@@ -121,7 +121,10 @@ class Upstream:
             return known
         base = self._bases[provider]
         raw_path = joined(base.raw_path, path) + (b"?" + query if query else b"")
-        url = base.copy_with(raw_path=raw_path)
+        try:
+            url = base.copy_with(raw_path=raw_path)
+        except httpx.InvalidURL as error:
+            raise Invalid(f"no address can be made of this path: {error}") from error
         if len(self._urls) < URLS_MAX and len(raw_path) < URL_BYTES_MAX:
             self._urls[provider, path, query] = url
         return url

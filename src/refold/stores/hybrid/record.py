@@ -102,7 +102,7 @@ def locked(path: str | None) -> Iterator[None]:
 def lock_file(path: str) -> Iterator[int]:
     """The descriptor of a lock file, closed at the end, which releases the lock."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = disk.open_own(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise disk.os_failure(error, f"cannot open {path}") from error
     with disk.closing(fd):
@@ -242,8 +242,7 @@ class _Count:
     """A number in a file; `shared` is mapped memory, so every process sees changes at once."""
 
     def __init__(self, path: str) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(path, flags, 0o600)
+        self._fd = disk.open_own(path, os.O_RDWR | os.O_CREAT)
         try:
             if os.fstat(self._fd).st_size < COUNT_BYTES:
                 os.pwrite(self._fd, bytes(COUNT_BYTES), 0)
@@ -334,9 +333,8 @@ class Moves:
         if not os.path.isdir(os.path.dirname(self._path)):
             return -1
         made = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_CREAT | os.O_APPEND
-        flags = made | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            fd = os.open(self._path, flags, 0o600)
+            fd = disk.open_own(self._path, made)
         except FileNotFoundError:
             return -1
         except OSError as error:

@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 import apsw
 
+from refold.checked import quoted
 from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 from refold.stores import checks
@@ -42,10 +43,12 @@ PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={WAL_PAGES};
 PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES}; PRAGMA checkpoint_fullfsync=ON
 """
 
+PLANTED_HINT = "somebody else changed it: move it away, or restore it from a copy"
 _MARKS = """
 SELECT (SELECT application_id FROM pragma_application_id),
        (SELECT user_version FROM pragma_user_version),
-       EXISTS (SELECT 1 FROM sqlite_schema)
+       EXISTS (SELECT 1 FROM sqlite_schema),
+       (SELECT name FROM sqlite_schema WHERE type IN ('view', 'trigger') LIMIT 1)
 """
 
 # Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the
@@ -107,8 +110,11 @@ def refuse_lost(path: str) -> None:
     with suppress(apsw.Error):
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         address = f"file:{quote(index)}?immutable=1"
-        with closing(apsw.Connection(address, flags=flags)) as connection:
-            left += [index] if connection.execute("SELECT 1 FROM conversations").get else []
+        # SQLite would follow a link, and wait for a pipe.
+        if disk.is_regular(index):
+            with closing(apsw.Connection(address, flags=flags)) as connection:
+                guard(connection)
+                left += [index] if connection.execute("SELECT 1 FROM conversations").get else []
     if left:
         what = "is empty" if os.path.lexists(path) else "is missing"
         hint = f"restore it from a copy; to start with an empty one, move away {' and '.join(left)}"
@@ -194,7 +200,14 @@ def has_wal(path: str) -> bool:
     return disk.size_bytes(os.path.realpath(path) + "-wal") > 0
 
 
+def guard(connection: apsw.Connection) -> None:
+    """Turns off what would act in a planted database: refold has no triggers and no views."""
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+
+
 def configure(connection: apsw.Connection) -> None:
+    guard(connection)
     connection.set_busy_timeout(BUSY_MS)
     # Without this, SQLite plans a statement again whenever its LIMIT is bound, which takes more
     # than half the time of a short read.
@@ -214,8 +227,12 @@ def version_of(connection: apsw.Connection, path: str) -> int | None:
     """The version of a refold database; None if it is empty. Raises an error for a newer version
     or a database of another program."""
     # One statement sees one moment: another process may be creating the database right now.
-    application, version, has_tables = connection.execute(_MARKS).get
+    application, version, has_tables, planted = connection.execute(_MARKS).get
     if application == APPLICATION_ID:
+        if planted is not None:
+            # It would answer for a table, or change what is written.
+            what = f"{path} has a view or trigger that refold did not make: {quoted(planted, 60)}"
+            raise Corrupt(what, hint=PLANTED_HINT)
         if version > VERSION:
             raise checks.too_new(path, version, VERSION)
         return int(version)

@@ -1,0 +1,186 @@
+"""A cloned project brings a `.refold` folder that somebody else filled: links, pipes and folders
+under the names of refold's own files. Nothing outside is read or written, and nothing waits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import apsw
+import pytest
+
+from refold.edges.commands.proxy import LOG_FILE
+from refold.edges.importers.lines import FOLDER
+from refold.memory.finder import INDEX
+from refold.search.fronts import NAME as FRONTS
+from refold.system import disk
+from tests.edges.cli.rooms import run
+
+KINDS = ("link", "dangling link", "link to a folder", "pipe", "folder")
+NAMES = (
+    *("refold.db", "refold.db-wal", "refold.db-shm", "refold.db-journal", "artifacts", FOLDER),
+    *(INDEX, f"{INDEX}-wal", "index.db", FRONTS, "memory", ".gitignore"),
+)
+HANGS_S = 30
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    project = tmp_path / "project"
+    (project / ".refold").mkdir(parents=True, mode=0o700)
+    outside = tmp_path / "outside"
+    (outside / "folder").mkdir(parents=True)
+    (outside / "file").write_text("the victim's own\n")
+    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "hello there"}]')
+    monkeypatch.chdir(project)
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.delenv("REFOLD_STORE", raising=False)
+
+    def hangs(*_: object) -> None:
+        raise AssertionError("it waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(HANGS_S)
+    yield project
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def plant(path: Path, kind: str, outside: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        names = {"link": "file", "dangling link": "new", "link to a folder": "folder"}
+        path.symlink_to(outside / names[kind])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*"))
+    return {str(path): path.read_bytes() if path.is_file() else b"" for path in files}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_used"),
+    [
+        *product(NAMES, KINDS, [False]),
+        *product((FOLDER, "artifacts", INDEX, "index.db", FRONTS), ("link", "pipe"), [True]),
+    ],
+)
+def test_nothing_below_the_data_folder_leads_out_of_it(
+    name: str, kind: str, is_used: bool, project: Path
+) -> None:
+    talk, outside = project.parent / "talk.json", project.parent / "outside"
+    if is_used:
+        assert run("import", str(talk), "--id", "before").exit_code == 0
+    plant(project / ".refold" / name, kind, outside)
+    before = contents(outside)
+    old_s = talk.stat().st_mtime - 60
+    os.utime(talk, (old_s, old_s))
+    for words in (
+        ("import", str(talk), "--id", "talk"),
+        ("import", str(talk), "--id", "talk"),
+        ("memory", "add", "the port is 8080"),
+        ("search", "talk", "hello"),
+        ("list",),
+        ("verify",),
+    ):
+        done = run(*words)
+        assert done.exception is None or isinstance(done.exception, SystemExit), words
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("kind", ("link", "dangling link", "pipe"))
+def test_a_refused_log_does_not_keep_the_agent_from_its_work(kind: str, project: Path) -> None:
+    outside = project.parent / "outside"
+    plant(project / ".refold" / LOG_FILE, kind, outside)
+    before = contents(outside)
+    done = run("run", "touch", "worked")
+    assert done.exit_code == 0 and (project / "worked").exists()
+    assert "the proxy writes no log" in done.stderr
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR])
+@pytest.mark.parametrize("more", [0, os.O_CREAT, os.O_CREAT | os.O_TRUNC, os.O_CREAT | os.O_APPEND])
+def test_only_a_regular_file_is_opened(kind: str, flags: int, more: int, project: Path) -> None:
+    outside = project.parent / "outside"
+    plant(project / "own", kind, outside)
+    before = contents(outside)
+    with pytest.raises(disk.Corrupt):
+        disk.open_own(str(project / "own"), flags | more)
+    with pytest.raises(OSError, match="regular"):
+        disk.read_own(str(project / "own"))
+    assert contents(outside) == before
+
+
+# --- databases that somebody else has changed ---
+
+TABLES = {
+    "refold.db": ("conversations", "events", "bookmarks"),
+    "memory.db": ("facts", "lanes"),
+    "index.db": ("conversations", "entries", "facts"),
+}
+ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT n FROM t"
+PLANTED = (
+    "DROP TABLE {0}; CREATE VIEW {0} AS " + ENDLESS,
+    "CREATE VIEW other AS " + ENDLESS,
+    *(
+        f"CREATE TRIGGER planted {when} ON {{0}} BEGIN DELETE FROM {{0}}; END"
+        for when in ("AFTER INSERT", "BEFORE UPDATE", "AFTER DELETE")
+    ),
+)
+
+
+def filled(project: Path) -> Path:
+    talk = project.parent / "talk.json"
+    for id in ("one", "two"):
+        assert run("import", str(talk), "--id", id).exit_code == 0
+    assert run("search", "hello").exit_code == 0
+    assert run("memory", "add", "the port is 8080").exit_code == 0
+    return talk
+
+
+@pytest.mark.parametrize("statement", PLANTED)
+@pytest.mark.parametrize(
+    ("file", "table"), [(file, table) for file, names in TABLES.items() for table in names]
+)
+def test_a_planted_view_or_trigger_never_acts(
+    file: str, table: str, statement: str, project: Path
+) -> None:
+    talk = filled(project)
+    path = project / ".refold" / file
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.execute(statement.format(table)).fetchall()
+    done = [
+        run(*words)
+        for words in (("list",), ("import", str(talk), "--id", "three"), ("search", "hello"))
+    ]
+    if file == "refold.db":
+        assert all("view or trigger" in one.stderr and one.exit_code for one in done)
+    else:
+        assert not any(one.exit_code for one in done)
+        assert run("memory", "list").exit_code == 0
+
+
+@pytest.mark.parametrize("id", ["../x", "/etc/x", "a/b", "\x1b[31mx", "nul", "x" * 70, "$(x)"])
+def test_a_bad_id_hides_no_other_conversation(id: str, project: Path) -> None:
+    filled(project)
+    with contextlib.closing(apsw.Connection(str(project / ".refold/refold.db"))) as connection:
+        connection.execute("UPDATE conversations SET id = ? WHERE id = 'one'", (id,))
+    assert "two" in run("list").stdout
+    assert run("search", "hello").exit_code == 0
+    done = run("verify")
+    assert done.exit_code and "is not an id" in done.stdout + done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
