@@ -198,7 +198,7 @@ def install(
     if yes and scope != "user" and not Path(real).is_relative_to(Path.cwd()):
         # A clone can bring the link, and with --yes nobody sees where it leads.
         leads = f"{quoted(str(path), 200)} leads out of this project, to {quoted(real, 200)}"
-        raise Denied(leads, hint="without --yes, refold shows the change and asks")
+        raise Denied(leads, hint="leave out --yes to see the change and be asked")
     lines = () if after is None else _changed(session, path, before, after, TITLES[host], yes=yes)
     return Installed(host=host, file=real, scope=scope, hooks=hooks, removed=remove, lines=lines)
 
