@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 
 import pytest
 from pydantic_ai import Agent, ModelRetry
@@ -34,14 +35,18 @@ from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 from tests.real.long_run import QUESTIONS, WINDOW, check_long_run, long_run, weigh
 
-# pydantic-ai leaves the event loop of `run_sync` to the collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
 LIMITS = UsageLimits(request_limit=200)
 IMAGE = BinaryContent(b"\x89PNG", media_type="image/png")
+
+
+@pytest.fixture(autouse=True)
+def event_loop() -> Iterator[None]:
+    """The event loop that `run_sync` uses and does not close."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 class Scripted:
