@@ -4,12 +4,11 @@ Both conversations are on SQLite, with turns alike and compactions when due. Eve
 time of this process, and the median of several; a ratio compares the two in one run. "near"
 concerns the last 200 events, "far" the middle of the log. Neighbours: `turns` has the way forward.
 
-    python -m bench.growth [--sizes 2000 20000] [--repeats 5]
+    python -m bench growth
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
@@ -93,15 +92,3 @@ def run(sizes: tuple[int, int] = SIZES, repeats: int = REPEATS) -> list[Table]:
             what, short[what], long[what], ratio, f"≤ {goal}", "" if ratio <= goal else "over"
         )
     return [table]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=int, nargs=2, default=SIZES)
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    given = parser.parse_args()
-    print(*run(tuple(given.sizes), given.repeats), sep="\n\n")
-
-
-if __name__ == "__main__":
-    main()
