@@ -109,9 +109,9 @@ def beginning(
 
 def check_whole(typed: str, id: str) -> None:
     """Raises Invalid for something to remove for good that was not named by its whole id: a number,
-    or the beginning of an id, may mean another one the next time."""
+    or the beginning of an id, may mean something else later."""
     if typed != id:
-        problem = f"{quoted(typed)} may mean another one the next time: now it is {id}"
+        problem = f"{quoted(typed)} does not name one thing for good; at the moment it is {id}"
         raise Invalid(problem, hint=f"give the whole id, {id}")
 
 

@@ -15,6 +15,7 @@ from refold.edges.commands.search import SINCE, time_of
 from refold.edges.commands.session import Session
 from refold.engine.handover import TITLES, TOKENS, HandoverItem, handed_over, named, section
 from refold.errors import Conflict, NotFound
+from refold.system.disk import os_failure
 
 CONVERSATIONS = Meta(
     description="The conversations, by id or name; by default all of the store.",
@@ -73,10 +74,12 @@ def _written(folder: Path, sections: dict[str, tuple[HandoverItem, ...]]) -> tup
     """Writes each section to a read-only file in a new folder."""
     try:
         folder.mkdir(parents=True)
+        paths = [folder / f"{name}.md" for name in TITLES if name in sections]
+        for path in paths:
+            path.write_text(section(path.stem, sections[path.stem]), encoding="utf-8")
+            path.chmod(0o400)
     except FileExistsError as error:
         raise Conflict(f"{folder} exists", hint="name a new folder") from error
-    paths = [folder / f"{name}.md" for name in TITLES if name in sections]
-    for path in paths:
-        path.write_text(section(path.stem, sections[path.stem]), encoding="utf-8")
-        path.chmod(0o400)
+    except OSError as error:
+        raise os_failure(error, f"{folder} cannot be written") from error
     return tuple(map(str, paths))
