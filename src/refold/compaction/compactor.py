@@ -36,7 +36,7 @@ from refold.log.log import Fresh
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.redaction import redactor
-from refold.strategies.brief import untouched_tokens, with_tail
+from refold.strategies.protected_messages import untouched_tokens, with_tail
 from refold.strategies.registry import check_tables
 from refold.writer import asker
 from refold.writer.asker import Asker, Outcome, Question, Writer

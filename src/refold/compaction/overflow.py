@@ -21,7 +21,7 @@ from refold.dialects.overflow import Overflow
 from refold.errors import OverBudget
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
-from refold.strategies.brief import untouched_tokens
+from refold.strategies.protected_messages import untouched_tokens
 
 LADDER = ("dedup", "gist", "hide")
 KEPT_SHARE = 4  # a quarter of the removable part stays

@@ -56,15 +56,17 @@ from refold.strategies.brief import (
     Originals,
     Strategy,
     check_needed,
+)
+from refold.strategies.gist.layout import newest_unit, task_of
+from refold.strategies.hide import hide, hide_span
+from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
+from refold.strategies.protected_messages import (
     protected,
     request_excess,
     untouched_tokens,
     with_kept,
     with_tail,
 )
-from refold.strategies.gist.layout import newest_unit, task_of
-from refold.strategies.hide import hide, hide_span
-from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
 from refold.strategies.registry import check_ladder, check_settings, rungs
 from refold.tokens.counter import count_message
 

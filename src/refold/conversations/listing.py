@@ -24,16 +24,17 @@ from msgspec.structs import replace
 
 from refold.checked import beginning, quoted
 from refold.core import bookmark
+from refold.core.active_events import REACHING
 from refold.core.bookmark import Bookmark
-from refold.core.codec import conversation_checked, decode
+from refold.core.codec import decode
 from refold.core.fold import merged
+from refold.core.ids import conversation_checked
 from refold.core.model import Conversation, Message, Meta, ToolResult
 from refold.core.shortened import ERASED, text_of
-from refold.core.switches import REACHING
 from refold.display import ago, cut, is_text, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log, now_ms
-from refold.log.trace import chain_at, conversations, is_taken, pages_of
+from refold.log.stored_logs import chain_at, conversations, is_taken, pages_of
 from refold.stores.protocol import Store
 
 FOLDER = "cwd"  # metadata key of a conversation's folder
@@ -184,7 +185,7 @@ def _first_words(store: Store, conversation: str, after: int) -> str:
         if not isinstance(body, Message) or body.role != "user":
             continue
         # Imported late: a status line loads this module, and needs no texts.
-        from refold.log.front import without_reminders
+        from refold.log.fingerprints import without_reminders
 
         blocks = (block for block in body.blocks if not isinstance(block, ToolResult))
         texts = [without_reminders(text_of(block)) for block in blocks]

@@ -28,16 +28,16 @@ from refold.dialects.page import PageMessage, Rendered
 from refold.dialects.tools import plain_system, plain_tools
 from refold.display import number
 from refold.engine import forks, log_reader
+from refold.engine.conversation_memory import Extraction, ShownMemories, memory_of
 from refold.engine.log_reader import ConversationSearch, Filters, LogReader
-from refold.engine.memory import Extraction, ShownMemories, memory_of
-from refold.engine.metadata_update import SharedStore, changes, check_config
+from refold.engine.metadata_and_config import SharedStore, changes, check_config
 from refold.engine.mirror import Mirror, Mirrored
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Invalid
 from refold.log import undo
-from refold.log.front import is_same_text
+from refold.log.fingerprints import is_same_text
 from refold.log.notes import stamp, write_note
 from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
@@ -50,7 +50,7 @@ from refold.writer.asker import Writer
 if TYPE_CHECKING:
     from refold.engine.file_versions import FileVersions
     from refold.engine.toolbox import Toolbox
-    from refold.log.points import Restored
+    from refold.log.restore_points import Restored
     from refold.log.undo import Undone
     from refold.log.unfold import Unfolded
     from refold.memory.semantic import SemanticMemory

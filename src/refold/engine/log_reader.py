@@ -2,8 +2,8 @@
 
 An undo that makes the page too large removes its oldest messages, as a batch that the result names;
 a redo restores the very page on which the undo was requested. Both start over if other writers
-compacted or went back meanwhile. The search index is opened at first use. Neighbours: `log.points`,
-`log.trace`, `log.undo`, `compaction.compactor`, `search.searcher`.
+compacted or went back meanwhile. The search index is opened at first use. Neighbours:
+`log.restore_points`, `log.message_history`, `log.undo`, `compaction.compactor`, `search.searcher`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.planning import Job, scored
 from refold.config import Config
+from refold.core.active_events import Controls, switched
 from refold.core.fold import Fold
 from refold.core.laws import thinking_check
 from refold.core.model import Event, Restore, Revert, Thinking
-from refold.core.switches import Controls, switched
 from refold.dialects.native import is_shown
 from refold.display import suggestion
 from refold.errors import Conflict, Invalid
@@ -37,9 +37,9 @@ from refold.search.embedders import Embedder, check_embedder
 from refold.system.disk import Moment
 
 if TYPE_CHECKING:
+    from refold.log.message_history import Trace
     from refold.log.notes import Noted
-    from refold.log.points import Batch, Difference, Point, Restored
-    from refold.log.trace import Trace
+    from refold.log.restore_points import Batch, Difference, Point, Restored
     from refold.search.searcher import Searcher
     from refold.search.snippets import Hit
     from refold.strategies.importance import Score
@@ -90,7 +90,7 @@ class LogReader:
         """Restore points, newest first: checkpoints by name, one for `every` messages, and one
         before each compaction, undo and restore. Unnamed points are listed for `hours`, the newest
         `keep` always; any other seq can be restored, too."""
-        from refold.log.points import points_of
+        from refold.log.restore_points import points_of
 
         with self._log.reading() as state:
             events = self._log.log.read() if state.head else ()
@@ -100,7 +100,7 @@ class LogReader:
     def batches(self) -> list[Batch]:
         """Every compaction, oldest first: its id for `undo`, its strategy, the size of the page
         before and after, and whether it is active."""
-        from refold.log.points import batches_of
+        from refold.log.restore_points import batches_of
 
         with self._log.reading() as state:
             return batches_of(self._log.log.read() if state.head else ())
@@ -117,7 +117,7 @@ class LogReader:
     def diff(self, first: int | str, last: int | str | None = None) -> Difference:
         """How the page at one point (a seq or a checkpoint) differs from the page at another;
         `last` is the head unless it is given."""
-        from refold.log.points import difference
+        from refold.log.restore_points import difference
 
         with self._log.reading() as state:
             start = restoring(state, first).seq
@@ -128,7 +128,7 @@ class LogReader:
     def why(self, seq: int) -> list[Trace]:
         """Every event that hid, changed, pinned or brought back a message, or changed the file it
         shows, oldest first, with its time and reason."""
-        from refold.log.trace import message_history
+        from refold.log.message_history import message_history
 
         with self._log.reading():
             return message_history(self._log.log, seq, self._log.config)
@@ -213,7 +213,7 @@ def restore(
     log: OpenLog, config: Config, to: int | float | str | Moment, *, dry_run: bool
 ) -> Restored:
     """Takes the page back to a position; a dry run only reports what that would switch off."""
-    from refold.log.points import restored, seq_or_name
+    from refold.log.restore_points import restored, seq_or_name
 
     with log.reading() as state:
         seq = restoring(state, seq_or_name(log.log, to)).seq

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import httpx
 
 import refold
-from refold.edges.gate import Gate
+from refold.edges.local_access import Gate
 from refold.edges.proxy.app import Proxy
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import Folding

@@ -30,7 +30,7 @@ from refold.core.budget import RESERVE_MAX
 from refold.core.codec import EVENT_BYTES_MAX
 from refold.core.model import NATIVE
 from refold.dialects.native import native_wire
-from refold.edges.gate import Header
+from refold.edges.local_access import Header
 from refold.edges.proxy.body import LISTS, MARK, ParsedCall, Wire
 from refold.edges.proxy.upstream import Limits, Target
 from refold.errors import Unavailable

@@ -150,7 +150,7 @@ def main() -> None:
 
 def proxy_of(given: ProxySettings) -> Proxy:
     """The application, with its store open."""
-    from refold.edges.gate import Gate
+    from refold.edges.local_access import Gate
     from refold.edges.proxy.app import Proxy
     from refold.edges.proxy.conversation_registry import ConversationRegistry
     from refold.edges.proxy.folding import Folding
