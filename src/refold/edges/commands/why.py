@@ -22,7 +22,7 @@ from refold.edges.commands.page import MessageRow, State, named_messages, state_
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.log.message_history import Trace, history_of
-from refold.log.restore_points import Batch
+from refold.log.states import Batch
 from refold.log.stored_logs import pages_of
 from refold.log.unfold import body_text
 from refold.redaction import redacted
