@@ -116,7 +116,7 @@ def clean(
             "no bound is given", hint="say how old, how many bytes or how many artifacts may stay"
         )
     if not all(bound >= 0 for bound in bounds):
-        raise Invalid(f"a bound is negative: {quota}", hint="give numbers that are not negative")
+        raise Invalid(f"a bound is negative: {quota}", hint="pass numbers that are not negative")
     if conversation is not None:
         store.conversation(conversation)
     before_ms = now_ms - round(grace_s * 1000)

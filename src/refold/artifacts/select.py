@@ -223,7 +223,7 @@ def selected(
     does, the newest that fit, in their order. Cleaned-up artifacts are left out."""
     if (bounds.limit or 0) < 0 or (bounds.tokens_max or 0) < 0:
         raise Invalid(
-            f"a bound is negative: {bounds}", hint="give numbers that are not negative, or None"
+            f"a bound is negative: {bounds}", hint="pass numbers that are not negative, or None"
         )
     ranked = ranked_by_words(store, artifacts, query)
     asked = None if embedder is None else chosen(embedder)
@@ -329,7 +329,7 @@ def _nearness(embedder: Embedder, query: str, texts: list[str]) -> list[float]:
     vectors = numpy.asarray(embedder([query, *texts]), dtype=numpy.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts) + 1 or not numpy.isfinite(vectors).all():
         raise Invalid(
-            f"it gave {vectors.shape} for {len(texts) + 1} texts",
+            f"it returned {vectors.shape} for {len(texts) + 1} texts",
             hint="one finite vector for each text",
         )
     units = vectors / numpy.maximum(numpy.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

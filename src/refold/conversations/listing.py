@@ -294,7 +294,7 @@ def id_for(store: Store, name: str) -> str:
         if not is_taken(store, id) or has_name(store, id, name):
             return id
         Log(store, id)  # Corrupt if it cannot be read: it may have the name
-    raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="give an id")
+    raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="pass an id")
 
 
 def _first_id(name: str) -> str:

@@ -221,7 +221,9 @@ class Context:
         shape. `upto` names the answered request by the last seq it showed."""
         at_ms, head = happened_ms(at), self._open.state.head
         if upto is not None and not 0 <= upto <= head:
-            raise Invalid(f"upto={upto} is outside the log (0 to {head})", hint="give a seq of it")
+            raise Invalid(
+                f"upto={upto} is outside the log (0 to {head})", hint="pass one of its seqs"
+            )
         if response is None and usage is not None:
             shown = self._requests.head if upto is None else upto
             return self._recorder.record_usage(usage, shown=shown, at_ms=at_ms)
@@ -367,7 +369,7 @@ class Context:
         `author` wrote replaces the messages of `span` (41 or `#41`, first and last), the
         latest request included; pins stay."""
         if (span is None) == bool(summary):
-            raise Invalid("span and summary belong together", hint="give both or neither")
+            raise Invalid("span and summary belong together", hint="pass both or neither")
         if span is not None:
             first, last = map(undo.seq_of, span)
             return self._compactor.take_over(Span(first, last), summary, author)

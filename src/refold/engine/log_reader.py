@@ -66,7 +66,7 @@ class LogReader:
         with `limit`, the first of them."""
         for name, value in (("after", after), ("limit", limit or 0)):
             if value < 0:
-                raise Invalid(f"{name} is {value}", hint="give a number from 0")
+                raise Invalid(f"{name} is {value}", hint="pass a number from 0")
         first = self._page(after, None, PAGE_EVENTS if limit is None else min(PAGE_EVENTS, limit))
         if len(first) < PAGE_EVENTS or limit == PAGE_EVENTS:
             return iter(first)

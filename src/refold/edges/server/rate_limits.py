@@ -66,7 +66,7 @@ def limits_of(texts: Sequence[str]) -> Limits:
         message = (
             f"held_bytes of {limits.held_bytes:,} has no room for a body of {limits.body_bytes:,}"
         )
-        raise Invalid(message, hint="give body_bytes and held_bytes together")
+        raise Invalid(message, hint="pass body_bytes and held_bytes together")
     return limits
 
 

@@ -162,5 +162,5 @@ def query_of(raw: bytes) -> dict[str, Any]:
         raise Invalid(f"unreadable query: {error}") from error
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise Invalid("a parameter occurs twice in the query", hint="give each parameter once")
+        raise Invalid("a parameter occurs twice in the query", hint="pass each parameter once")
     return dict(pairs)

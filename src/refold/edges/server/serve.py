@@ -106,7 +106,7 @@ def _check_certificate(given: ServerSettings) -> None:
         context.load_cert_chain(given.certificate, given.key, password=no_password)
     except (OSError, ssl.SSLError) as error:
         message = f"{given.certificate} and {given.key} cannot be used: {error}"
-        raise Invalid(message, hint="give a certificate and its own key, both as PEM") from error
+        raise Invalid(message, hint="pass a certificate and its own key, both as PEM") from error
 
 
 def _check_direct(orgs: Orgs, direct: str) -> None:
