@@ -24,7 +24,8 @@ from refold.engine.log_reader import Filters
 from refold.engine.mirror import Mirrored
 from refold.log.notes import Noted
 from refold.log.notices import Listener, NoticeName
-from refold.log.points import Batch, Difference, Point, Restored
+from refold.log.points import Difference, Point, Restored
+from refold.log.states import Batch, LoggedMessage, MessageState, StandIn, StateChange, States
 from refold.log.trace import Trace
 from refold.log.undo import FileChange, FileVersion, Undone
 from refold.log.unfold import Part, Unfolded
@@ -44,9 +45,10 @@ from refold.writer.asker import Answer, Request, Writer
 __all__ = [
     "Answer", "Ask", "Batch", "Brief", "CleanupItem", "Count", "Counter", "Describer", "Dialect",
     "Difference", "Edit", "Embedder", "FileChange", "FileVersion", "Filters", "Forgotten", "Hide",
-    "Hook", "ImportedMemories", "Judge", "Listener", "Matches", "MemoryChange", "Mirrored",
-    "Moment", "NativeCaller", "NativeRequest", "Noted", "NoticeName", "PageMessage", "Part",
-    "Permitted", "Point", "Replace", "Request", "Restored", "Score", "Selected", "Slot", "Span",
-    "Store", "StoredArtifact", "Strategy", "Summarize", "Summarizer", "Taken", "Trace", "Undone",
-    "Unfolded", "VectorStore", "Veto", "Writer",
+    "Hook", "ImportedMemories", "Judge", "Listener", "LoggedMessage", "Matches", "MemoryChange",
+    "MessageState", "Mirrored", "Moment", "NativeCaller", "NativeRequest", "Noted", "NoticeName",
+    "PageMessage", "Part", "Permitted", "Point", "Replace", "Request", "Restored", "Score",
+    "Selected", "Slot", "Span", "StandIn", "StateChange", "States", "Store", "StoredArtifact",
+    "Strategy", "Summarize", "Summarizer", "Taken", "Trace", "Undone", "Unfolded", "VectorStore",
+    "Veto", "Writer",
 ]  # fmt: skip

@@ -39,7 +39,7 @@ from refold.core.model import (
 from refold.core.shortened import edited, skeleton, standin, summary_text
 from refold.core.switches import ControlLog
 
-VERSION = 9
+VERSION = 10
 DIGEST_BYTES = 16
 
 

@@ -295,6 +295,7 @@ class Fold:
             t.reasoning + usage.reasoning,
             t.cost + (usage.cost or 0.0),
             t.unpriced + (is_new and usage.cost is None),
+            max(t.peak, usage.input),
         )
 
     def shown_tokens(self, upto: int) -> int:

@@ -38,7 +38,8 @@ from refold.system.disk import Moment
 
 if TYPE_CHECKING:
     from refold.log.notes import Noted
-    from refold.log.points import Batch, Difference, Point, Restored
+    from refold.log.points import Difference, Point, Restored
+    from refold.log.states import Batch, States, StateWalk
     from refold.log.trace import Trace
     from refold.search.searcher import Searcher
     from refold.search.snippets import Hit
@@ -57,6 +58,7 @@ class LogReader:
 
     def __init__(self, log: OpenLog, job: Callable[..., Job]) -> None:
         self._log, self._job = log, job
+        self._walk: StateWalk | None = None
 
     @checked
     def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[Event]:
@@ -100,10 +102,26 @@ class LogReader:
     def batches(self) -> list[Batch]:
         """Every compaction, oldest first: its id for `undo`, its strategy, the size of the page
         before and after, and whether it is active."""
-        from refold.log.points import batches_of
+        with self._log.reading():
+            return self._walked().batches()
 
+    @checked
+    def states(self, *, after: int = 0) -> States:
+        """What became of every message: whole, shortened, quoted, hidden, rewound or erased, as
+        changes over time, with the stand-ins and sizes of the page; `after` leaves out what was
+        known at that head. The first call reads the log once, later ones what is new."""
         with self._log.reading() as state:
-            return batches_of(self._log.log.read() if state.head else ())
+            if not 0 <= after <= state.head:
+                what = f"there is no place #{after} in the log"
+                raise Invalid(what, hint=f"the log goes from 0 to {state.head}")
+            return self._walked().states(after)
+
+    def _walked(self) -> StateWalk:
+        """The walk over the log, at its head."""
+        from refold.log.states import StateWalk
+
+        self._walk = StateWalk.continued(self._walk, self._log.log)
+        return self._walk
 
     @checked
     def notes(self, kind: str = "", *, after: int = 0) -> list[Noted]:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from refold.artifacts.intake import Intake
 from refold.checked import quoted
 from refold.compaction.active_model import ActiveModel
+from refold.conversations.listing import IMPORTED
 from refold.core.codec import decode
 from refold.core.fold import Fold
 from refold.core.laws import is_request
@@ -330,9 +331,6 @@ class Extraction:
         later = facts_of(slots, self._log.config, tuple(known.values()))
         known.update((fact.text, fact) for fact in later if _is_todo(fact))
         return list(known.values())
-
-
-IMPORTED = "imported"  # in the metadata of an imported conversation
 
 
 def _shown(state: Fold) -> set[int]:

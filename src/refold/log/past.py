@@ -74,9 +74,10 @@ class Past:
     def note(self, events: Sequence[Event], state: Fold) -> None:
         """Keeps a bookmark of the state after newly appended events, if one is due."""
         self._growth.size_bytes += sum(len(event.body) for event in events)
-        self._keep_due(state, self._growth)
+        self.keep_due(state, self._growth)
 
-    def _keep_due(self, state: Fold, growth: Growth) -> None:
+    def keep_due(self, state: Fold, growth: Growth) -> None:
+        """Keeps a bookmark of the state if one is due after this growth."""
         # A bookmark of a long page is large: it is not even made before it can be due.
         due_bytes = max(growth.due_bytes, ALONG_SHARE * SLOT_BYTES * len(state.slots))
         if state.head - growth.head < ALONG_EVENTS or growth.size_bytes < due_bytes:
@@ -125,7 +126,7 @@ class Past:
                     return self._whole(seq)
                 state = self.switched_on(state, [event])
             growth.size_bytes += len(event.body)
-            self._keep_due(state, growth)
+            self.keep_due(state, growth)
         return state
 
     def _whole(self, last: int, events: Sequence[Event] = ()) -> Fold:

@@ -9,16 +9,13 @@ that go back, `Context.log` asks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from refold.config import Config
-from refold.core.budget import current_tokens, factor_of
 from refold.core.codec import decode
-from refold.core.fold import Fold, folded
 from refold.core.laws import is_request
 from refold.core.model import (
     ADOPTED,
@@ -210,74 +207,3 @@ def restored(log: Log, seq: int, config: Config) -> Restored:
             if isinstance(usage := decode(event), Usage)
         ],
     )
-
-
-class Batch(Struct, frozen=True, kw_only=True):
-    """One compaction: the `id` to revert it by, and the `seq` of its first edit. It is `live`
-    unless an undo or a restore switched it off. `purpose` is empty for an ordinary compaction, else
-    a constant of `core.model` such as `MADE_ROOM`."""
-
-    id: str
-    seq: int
-    at_ms: int
-    strategy: str
-    edits: int
-    tokens_before: int
-    tokens_after: int
-    live: bool
-    purpose: str = ""
-
-
-def batches_of(events: Iterable[Event]) -> list[Batch]:
-    """Every compaction of a log, oldest first."""
-    log = list(events)
-    off = switches(log).off
-    batches: dict[str, Batch] = {}
-    tokens = 0
-    for event, state in _states(log):
-        before, tokens = tokens, _tokens(state)
-        edit = decode(event) if event.kind == "edit" else None
-        if not isinstance(edit, Replace | Hide | Summarize) or not edit.batch:
-            continue
-        batch = batches.get(edit.batch) or Batch(
-            id=edit.batch,
-            seq=event.seq,
-            at_ms=event.at_ms,
-            strategy=event.by,
-            edits=0,
-            tokens_before=before,
-            tokens_after=before,
-            live=False,
-            purpose=edit.purpose,
-        )
-        batches[edit.batch] = replace(
-            batch,
-            edits=batch.edits + 1,
-            tokens_after=tokens,
-            live=batch.live or event.seq not in off,
-        )
-    return list(batches.values())
-
-
-def sizes_of(events: Iterable[Event]) -> list[tuple[int, int]]:
-    """The page size after every event that changed it: seq and tokens."""
-    sizes: list[tuple[int, int]] = []
-    for event, state in _states(list(events)):
-        tokens = _tokens(state)
-        if not sizes or sizes[-1][1] != tokens:
-            sizes.append((event.seq, tokens))
-    return sizes
-
-
-def _states(log: Sequence[Event]) -> Iterator[tuple[Event, Fold]]:
-    """Every event, with the fold after it: always the same object, one event further."""
-    state = Fold()
-    for at, event in enumerate(log):
-        if not state.add(event):
-            state = folded(log[: at + 1], switches(log[: at + 1]))
-        yield event, state
-
-
-def _tokens(state: Fold) -> int:
-    """The size of the page in the provider's tokens, as far as known."""
-    return current_tokens(state, factor_of(state, state.meta.model or ""))

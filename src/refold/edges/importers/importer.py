@@ -24,7 +24,14 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.config import Config
 from refold.conversations.importer import import_document, read_document
-from refold.conversations.listing import SESSION, is_erased, preview, title_of
+from refold.conversations.listing import (
+    IMPORTED,
+    PART_OF,
+    SESSION,
+    is_erased,
+    preview,
+    title_of,
+)
 from refold.core.codec import decode
 from refold.core.model import Erase, Meta, Note
 from refold.core.shortened import ERASED
@@ -63,7 +70,6 @@ BRANCHES_MAX = 50
 FORK_TITLE = "Fork of "  # prefix of the default title of a fork
 GARBAGE_VALUES = 200_000
 TRIES_MAX = 5  # attempts while another process writes to the same conversation
-IMPORTED = "imported"  # metadata key of the source
 ID_CHARS_FREE, NUMBERS_MAX = 56, 1_000  # for an id with a number at its end
 TITLE_CHARS = 60
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -296,7 +302,7 @@ def _intake(job: _Job, session: str, *, is_branch: bool = False) -> Intake:
         log.has_erasures |= bool(log.erased_ids)
     own = {SESSION: _conversation(job.own, session), IMPORTED: job.found.source}
     if session and job.found.session != "":
-        own["part_of"] = job.main
+        own[PART_OF] = job.main
     tally, has_line_ids = job.tallies[session], job.found.has_line_ids
     follower = Follower(context, job.found.source, log, tally, has_line_ids=has_line_ids)
     # Written once, since a user may change it afterwards.
