@@ -107,6 +107,7 @@ class Job(Struct, frozen=True, kw_only=True):
     purpose: str = ""  # empty for an ordinary compaction
     lesson: Lesson | None = None  # from the refusal that made this necessary, if any
     span: Span | None = None  # hidden by a person's choice; then there is no target size
+    expect: int | None = None  # the head at which a person decided on it
     tail: int = 0  # messages at the end that a call or the configuration keeps whole
 
 

@@ -99,6 +99,12 @@ def with_span(spans: Sequence[Span], more: Span) -> list[Span]:
     return [*spans[:start], joined, *spans[stop:]]
 
 
+def overlaps(spans: Sequence[Span], span: Span) -> bool:
+    """Whether a span shares a message with one of several sorted spans."""
+    at = bisect_left(spans, span.first, key=lambda other: other.last)
+    return at < len(spans) and spans[at].first <= span.last
+
+
 # --- one more change ---
 
 

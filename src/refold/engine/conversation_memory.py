@@ -38,7 +38,7 @@ from refold.ledger.sentences import own_text, sentences
 from refold.log.log import runs
 from refold.log.notices import Notice, NoticeName
 from refold.log.open_log import OpenLog
-from refold.memory.entry import MemoryEntry
+from refold.memory.entry import ID_PREFIX, MemoryEntry
 from refold.memory.extraction import Taken, may_be_kept, taken_from
 from refold.memory.semantic import SemanticMemory, settings_of
 from refold.memory.standing_rules import rules_of
@@ -115,8 +115,9 @@ class ShownMemories:
         far as they fit, and the ids; what the page shows already is left out."""
         slots, memory = self._log.state.slots, self._memory()
         ids = {id for slot in slots for id in slot.message.metadata.get(MEMORIES, ())}
-        is_first = not ids
-        shown = {(self._log.id, slot.seq) for slot in slots if not slot.standin}
+        # A hand-over shows sources, not entries: what it has of them is not shown again.
+        is_first = not any(id.startswith(ID_PREFIX) for id in ids)
+        shown = {f"{self._log.id}#{slot.seq}" for slot in slots if not slot.standin} | ids
         rows: dict[str, str] = {}  # by the id of the entry
 
         def add(id: str, row: str, most: float) -> None:
@@ -126,7 +127,7 @@ class ShownMemories:
         found = memory.retrieve(query, CANDIDATES, accepted=True)
         asked = stems_of(query) - STOP
         for entry in found:
-            is_new = entry.id not in ids and entry.source not in shown
+            is_new = entry.id not in ids and _place(entry) not in shown
             words = stems_of(entry.content) - STOP
             shared = len(words & asked)
             # A long entry shares some words with everything, a long request with some entry.
@@ -141,7 +142,7 @@ class ShownMemories:
             rules: dict[str, list[str]] = {}
             entries = {one.id: one for one in known}
             for rule in rules_of(known):
-                if rule.entry.source not in shown:
+                if _place(rule.entry) not in shown:
                     rules.setdefault(rule.entry.id, []).append(rule.clause)
             most = RULES_SHARE * room + self._log.counter(_fenced_rows(list(rows.values())))
             for id, clauses in rules.items():
@@ -150,6 +151,11 @@ class ShownMemories:
             for id, row in _file_row(known, query).items():
                 add(id, row, room)
         return _fenced_rows(list(rows.values())), list(rows)
+
+
+def _place(entry: MemoryEntry) -> str:
+    """The handle of the message that said an entry; empty if none did."""
+    return f"{entry.source[0]}#{entry.source[1]}" if entry.source else ""
 
 
 def _origin(entry: MemoryEntry) -> str:

@@ -134,7 +134,8 @@ def handed_over(
         room = SHARES[name] * (tokens - estimate(text))
         kept: list[HandoverItem] = []
         for item in items:
-            if item.source and any(one.source == item.source for one in kept):
+            is_shown_already = item.text in text
+            if is_shown_already or (item.source and item.source in {one.source for one in kept}):
                 continue
             if estimate(section(name, [*kept, item])) <= room:
                 kept.append(item)
@@ -142,20 +143,30 @@ def handed_over(
             sections[name] = tuple(kept)
             text += section(name, kept)
     ids = tuple(one.about.id for one in read)
-    return Handover(text=text.strip() + "\n", conversations=ids, sections=sections)
+    text = text.strip() + "\n" if text else ""
+    return Handover(text=text, conversations=ids, sections=sections)
 
 
 def handed_to(log: OpenLog, intake: Intake, ids: Sequence[str], *, tokens: int, show: bool) -> str:
     """The text of a hand-over for an open conversation. With `show`, it is put on its page as data
     between marks, and no words of the user's to learn from."""
     abouts = [one for one in named(log.store, ids) if ids or one.id != log.id]
-    text = handed_over(log.store, abouts, log.config, tokens=tokens).text
-    if show:
-        blocks = (Text(f"{HEAD}\n{fenced(text.strip(), 'handover')}"),)
-        message = Message(role="user", blocks=blocks, metadata={MEMORIES: []})
+    made = handed_over(log.store, abouts, log.config, tokens=tokens)
+    opening = opening_of(made) if show else None
+    if opening is not None:
         with log.reading():
-            log.append(intake.message(message, "memory"))
-    return text
+            log.append(intake.message(opening, "memory"))
+    return made.text
+
+
+def opening_of(made: Handover) -> Message | None:
+    """The message with a hand-over for the page of a new conversation; None if there is nothing to
+    hand over. It names its sources, so that forgetting one of them finds this copy."""
+    if not made.sections:
+        return None
+    sources = [item.source for items in made.sections.values() for item in items if item.source]
+    blocks = (Text(f"{HEAD}\n{fenced(made.text.strip(), 'handover')}"),)
+    return Message(role="user", blocks=blocks, metadata={MEMORIES: list(dict.fromkeys(sources))})
 
 
 def section(name: str, items: Sequence[HandoverItem]) -> str:

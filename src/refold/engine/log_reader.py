@@ -32,7 +32,17 @@ from refold.log.log import PAGE_EVENTS, TRIES_MAX
 from refold.log.notes import keyed
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
-from refold.log.undo import Change, History, Undone, history, redoing, restoring, reverting, undoing
+from refold.log.undo import (
+    Change,
+    History,
+    Undone,
+    covering,
+    history,
+    redoing,
+    restoring,
+    reverting,
+    undoing,
+)
 from refold.search.embedders import Embedder, check_embedder
 from refold.system.disk import Moment
 
@@ -195,9 +205,13 @@ class LogReader:
 Choose = Callable[[History], tuple[Change, list[Revert]]]
 
 
-def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
-    """Switches off the newest active compaction or restore."""
-    with log.reading():
+def undo(
+    log: OpenLog, model: ActiveModel, compactor: Compactor, batch: str, expect: int | None
+) -> Undone:
+    """Switches off the newest active compaction or restore, or one batch, however old."""
+    with log.deciding(expect) as state:
+        if batch:
+            return _reverted(log, model, state, batch)
         undone = _switched(log, model, _to_undo)
         if not undone:
             return undone
@@ -212,28 +226,34 @@ def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
         )
 
 
-def revert(log: OpenLog, model: ActiveModel, batch: str) -> Undone:
-    """Switches off one compaction, however old."""
-    with log.reading() as state:
-        before, purpose = model.current, state.purposes.get(batch, "")
-        log.append([log.draft(reverting(state, batch))])
-        return Undone(
-            batch=batch,
-            kind="compaction",
-            purpose=purpose,
-            tokens_before=before,
-            tokens_after=model.current,
-            refused_thinking=_refused_thinking(log, model),
-        )
+def _reverted(log: OpenLog, model: ActiveModel, state: Fold, batch: str) -> Undone:
+    before, purpose = model.current, state.purposes.get(batch, "")
+    draft = log.draft(reverting(state, batch))
+    covered_by = covering(state.controls.all(), batch)
+    log.append([draft])
+    return Undone(
+        batch=batch,
+        kind="compaction",
+        purpose=purpose,
+        tokens_before=before,
+        tokens_after=model.current,
+        refused_thinking=_refused_thinking(log, model),
+        covered_by=covered_by,
+    )
 
 
 def restore(
-    log: OpenLog, config: Config, to: int | float | str | Moment, *, dry_run: bool
+    log: OpenLog,
+    config: Config,
+    to: int | float | str | Moment,
+    *,
+    dry_run: bool,
+    expect: int | None,
 ) -> Restored:
     """Takes the page back to a position; a dry run only reports what that would switch off."""
     from refold.log.restore_points import restored, seq_or_name
 
-    with log.reading() as state:
+    with log.deciding(expect) as state:
         seq = restoring(state, seq_or_name(log.log, to)).seq
         planned = restored(log.log, seq, config)
         if not dry_run:
@@ -241,9 +261,9 @@ def restore(
     return planned
 
 
-def redo(log: OpenLog, model: ActiveModel) -> Undone:
+def redo(log: OpenLog, model: ActiveModel, expect: int | None) -> Undone:
     """Reinstates what was undone last."""
-    with log.reading():
+    with log.deciding(expect):
         return _switched(log, model, _to_redo)
 
 

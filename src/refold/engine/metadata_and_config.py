@@ -22,6 +22,7 @@ from refold.ledger.tools import configured
 from refold.log.draft import Draft
 from refold.log.notes import meta_redacted, value_redacted
 from refold.log.open_log import OpenLog
+from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.strategies.registry import check_ladder, check_tables
 from refold.tokens.counter import count_system, count_tools
@@ -66,7 +67,7 @@ def _is_same(value: Any, other: Any) -> bool:
     return bool(value == other) and repr(value) == repr(other)
 
 
-def check_config(config: Config) -> Config:
+def check_config(config: Config, embedder: Embedder | str | bool | None = None) -> Config:
     """Returns the configuration if its values are in their bounds and its names are known; else
     raises Invalid, with the nearest name."""
     effective = config_from(given_values(config))
@@ -77,6 +78,10 @@ def check_config(config: Config) -> Config:
             configured(entry)
         if one.dialect is not None:
             dialect(one.dialect)
+    if config.memory_vectors or config.memory_embedder:
+        from refold.memory.semantic import settings_of
+
+        settings_of(config, embedder)  # an unknown name is an error now, not in a request
     return config
 
 

@@ -118,7 +118,9 @@ class Forgetter(Struct, frozen=True):
         sources = frozenset(one.source for one in markers if one.source)
         urls = [str(url) for one in markers for url in one.metadata.get(STORES, ())]
         contents = tuple(dict.fromkeys(one.body.content for one in versions if one.body.content))
-        sought = Sought(ids=frozenset(entries), contents=contents, sources=sources)
+        said_in = (one.body.source for one in versions if one.body.source)
+        handles = (f"{conversation}#{seq}" for conversation, seq in said_in)
+        sought = Sought(ids=frozenset([*entries, *handles]), contents=contents, sources=sources)
         with _opened(list(dict.fromkeys(urls)), self.stores) as more:
             erased = [erase_shown(store, sought) for store in (*self.stores, *more)]
         seqs = [version.seq for version in versions]
@@ -216,7 +218,8 @@ def which_checked(ids: Sequence[str] | None, which: Which) -> None:
 
 
 class Sought(Struct, frozen=True, kw_only=True):
-    """The target of an erasure: entries by id, their contents, and their source messages."""
+    """The target of an erasure: entries by id and by the handles of the messages that said them
+    (a hand-over shows these), their contents, and the source messages to erase as well."""
 
     ids: frozenset[str]
     contents: tuple[str, ...] = ()
@@ -330,7 +333,10 @@ def _look_at(
 def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool:
     """Whether a message shows an entry: as a memory on the page, as a result that recalls it, or as
     the call that stored it."""
-    if not ids.isdisjoint(message.metadata.get(MEMORIES, ())):
+    shown = message.metadata.get(MEMORIES)
+    if shown is not None and (
+        not ids.isdisjoint(shown) or _says("\n".join(map(_block_text, message.blocks)), spoken)
+    ):
         return True
     for block in message.blocks:
         text = _block_text(block)

@@ -56,6 +56,7 @@ class Options(Struct, frozen=True, kw_only=True):
     reply_tokens_max: int | None = None
     folders: tuple[str, ...] = ()
     writes_summaries: bool = False
+    hands_over: bool = False
 
 
 def talk(session: Session, options: Options) -> ChatEnded:

@@ -98,7 +98,7 @@ class Receipts(Result, frozen=True, kw_only=True):
                 short_line(batch.strategy, 60),
                 f"{batch.edits:,}",
                 f"{batch.tokens_before:,} -> {batch.tokens_after:,}",
-                "live" if batch.live else "undone",
+                "undone" if not batch.live else "covered" if batch.covered_by else "live",
             )
             for batch in self.batches
         ]
@@ -106,6 +106,8 @@ class Receipts(Result, frozen=True, kw_only=True):
         live = [batch for batch in self.batches if batch.live]
         undone = len(self.batches) - len(live)
         screen.line(f"{_counted(live)} on the page, {undone:,} undone.")
+        if any(batch.covered_by for batch in live):
+            screen.line("The messages of a covered one come back once the later ones are undone.")
         if live:
             screen.line(("dim", f"Take one back with: {screen.call('undo', id, 'BATCH')}"))
             show_undo(id, screen)
