@@ -224,7 +224,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 
 def grouped(hits: Iterable[Hit], *, newest: bool = False) -> list[list[Hit]]:
-    """The hits by conversation, that of the best first; in each, a user's words before the others,
+    """The hits by conversation, the best one first; in each, a user's words before the others,
     and tool output last. The `newest` hits keep their order."""
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
