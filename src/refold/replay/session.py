@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.core.active_events import CONTROLS, Switches, switches
 from refold.core.call_arguments import arguments_object
 from refold.core.codec import decode
 from refold.core.fold import merged
@@ -30,7 +31,6 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.shortened import skeleton
-from refold.core.switches import CONTROLS, Switches, switches
 from refold.engine.context import Context
 from refold.replay import needs
 
