@@ -21,15 +21,15 @@ from msgspec import Struct
 
 from refold.artifacts.listing import StoredArtifact, listed
 from refold.checked import quoted
-from refold.core.codec import ARTIFACT_ID
 from refold.core.fold import Fold
+from refold.core.ids import ARTIFACT_ID
 from refold.core.model import CLEANER, Artifact, Conversation, ToolResult
 from refold.core.shortened import text_of
 from refold.display import number
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.trace import conversations, named_by
+from refold.log.stored_logs import conversations, named_by
 from refold.stores.protocol import Store
 
 # A content is put before its event: until then it looks unneeded.

@@ -56,15 +56,17 @@ from refold.strategies.brief import (
     Originals,
     Strategy,
     check_needed,
+)
+from refold.strategies.gist.layout import newest_unit, task_of
+from refold.strategies.hide import hide, hide_span
+from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
+from refold.strategies.protected_messages import (
     protected,
     request_excess,
     untouched_tokens,
     with_kept,
     with_tail,
 )
-from refold.strategies.gist.layout import newest_unit, task_of
-from refold.strategies.hide import hide, hide_span
-from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
 from refold.strategies.registry import check_ladder, check_settings, rungs
 from refold.tokens.counter import count_message
 
@@ -105,6 +107,7 @@ class Job(Struct, frozen=True, kw_only=True):
     purpose: str = ""  # empty for an ordinary compaction
     lesson: Lesson | None = None  # from the refusal that made this necessary, if any
     span: Span | None = None  # hidden by a person's choice; then there is no target size
+    expect: int | None = None  # the head at which a person decided on it
     tail: int = 0  # messages at the end that a call or the configuration keeps whole
 
 

@@ -16,7 +16,6 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from refold.core.call_arguments import arguments_object, arguments_text
-from refold.core.eras import era_at, unchanged_since
 from refold.core.model import (
     MIRRORED,
     UPTO,
@@ -32,6 +31,7 @@ from refold.core.model import (
     View,
     is_shown,
 )
+from refold.core.thinking_validity import era_at, unchanged_since
 
 NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"

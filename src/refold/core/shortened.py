@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.model import (
+    ADOPTED,
     Applied,
     Block,
     Erase,
@@ -140,6 +141,7 @@ _HEADING = (
 SHORT_CHARS = 24
 # A line that begins with its location: `src/a.py:12: ...`, as written by searches and compilers.
 _LOCATED = re.compile(r"\S*\w\.\w+[:-]\d")
+_LEDGER_LINE = re.compile(r"^- #(\d{1,15}) ", re.MULTILINE)
 _TAG_LINE = re.compile(r"^#\d+ (?:user|agent|tool|system)\b", re.MULTILINE)
 
 
@@ -147,6 +149,15 @@ def summary_text(edit: Summarize) -> str:
     """The text of a summary on the page."""
     parts = [edit.files, prose_text(edit.prose) if edit.prose else "", edit.text]
     return "\n".join([*filter(None, parts), *_quote_texts(edit.quotes)])
+
+
+def quoted_seqs(edit: Summarize) -> frozenset[int]:
+    """The messages that a summary quotes, or has a line of its ledger for."""
+    seqs = {quote.seq for quote in edit.quotes}
+    if edit.purpose != ADOPTED:
+        lines = "\n".join((edit.text, *(edit.prose.added if edit.prose else ())))
+        seqs.update(int(seq) for seq in _LEDGER_LINE.findall(lines))
+    return frozenset(seqs)
 
 
 def _quote_texts(quotes: Sequence[Quote]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.core.active_events import CONTROLS, Switches, switches
 from refold.core.call_arguments import arguments_object
 from refold.core.codec import decode
 from refold.core.fold import merged
@@ -31,7 +32,6 @@ from refold.core.model import (
     Usage,
 )
 from refold.core.shortened import skeleton
-from refold.core.switches import CONTROLS, Switches, switches
 from refold.engine.context import Context
 from refold.replay import needs
 from refold.tokens.models import model_info

@@ -6,7 +6,7 @@ All methods may be called from several threads. One suite (`contract/`) checks e
 
 Further protocols are for some stores only: syncing with another store (`SyncedStore`), hints
 between the processes that share a place (`Hints`), and a search index beside the logs (`Terms`),
-asked by `search.served` and kept by `postgres.terms`.
+asked by `search.store_index` and kept by `postgres.search_index`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A name is looked up as it is, then without its provider or host (`openrouter/ant
 name finds its model and `gpt-4o` is never taken for `gpt-4`. An unknown name gets a window of
 128,000 and `known=False`. Files may contain several reports of a response: the largest numbers
 count; in a log, later reports add up. Neighbours: `core.budget` derives thresholds, `core.fold`
-adds reports up, `edges.importers` and `engine.batch` read and write them.
+adds reports up, `edges.importers` and `engine.bulk_write` read and write them.
 """
 
 from __future__ import annotations

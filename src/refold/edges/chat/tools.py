@@ -5,7 +5,7 @@ the store. A change is shown to the person for confirmation, unless `--yes` was 
 content of a file is stored before each write, so that a restore can bring it back. A failing
 tool returns a text: a model can act on "there is no file a.py". Everything is bounded, and Ctrl-C
 stops a wait but never a write to the log. Neighbours: `loop` calls the tools, `context.toolbox` has
-those of the past and the memory, `system.inside` reaches the disk.
+those of the past and the memory, `system.contained_files` reaches the disk.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from refold.edges.workspace import Found, refuse_guarded, walk
 from refold.engine.context import Context
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.settings.sources import KEY_DOMAINS
+from refold.system.contained_files import Place, place_in, read, write
 from refold.system.disk import PROJECT_FOLDER
-from refold.system.inside import Place, place_in, read, write
 
 WAIT_S, WAIT_S_MAX = 120, 1_800
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024

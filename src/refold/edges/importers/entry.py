@@ -2,8 +2,8 @@
 
 `line` is the position in the file: a line, or an element where the file is one JSON value.
 `session` names a side chain (empty: the session itself); `key` is the name of the entry in the file
-and does not change when the file grows. Neighbours: readers make entries, `follow` writes them,
-`importer` reports.
+and does not change when the file grows. Neighbours: readers make entries, `session_update` writes
+them, `importer` reports.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Items are compared with the file in order. Only an import removes items: a user'
 compaction, pin or erasure changes the page, but not the list of imported items. The log keeps the
 line ids of an erased message and none of its text, so an erased line is recognized by its id alone.
 A file repeats the facts about its session, and a user may have changed them since, so only changes
-are written. Neighbours: `follow` compares and writes, `importer` finds conversations.
+are written. Neighbours: `session_update` compares and writes, `importer` finds conversations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.core.active_events import switches
 from refold.core.codec import decode
 from refold.core.model import (
     MIRRORED,
@@ -30,7 +31,6 @@ from refold.core.model import (
     Summarize,
     Usage,
 )
-from refold.core.switches import switches
 from refold.dialects.tools import plain_system, plain_tools
 from refold.edges.importers.entry import (
     ADOPTED,
@@ -42,7 +42,7 @@ from refold.edges.importers.entry import (
     UnreadLine,
 )
 from refold.edges.importers.lines import digest
-from refold.engine.batch import Batch
+from refold.engine.bulk_write import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.notes import KEY_CHARS_MAX, Name, name_of

@@ -28,9 +28,9 @@ from refold.compaction.native import NativeRequest
 from refold.config import NUMBER_MAX
 from refold.core.budget import RESERVE_MAX
 from refold.core.codec import EVENT_BYTES_MAX
-from refold.core.model import NATIVE
+from refold.core.model import NATIVE, Message
 from refold.dialects.native import native_wire
-from refold.edges.gate import Header
+from refold.edges.local_access import Header
 from refold.edges.proxy.body import LISTS, MARK, ParsedCall, Wire
 from refold.edges.proxy.upstream import Limits, Target
 from refold.errors import Unavailable
@@ -52,11 +52,13 @@ WISHED: dict[str, Any] = {
 
 class Folding(Struct, frozen=True, kw_only=True):
     """Whether requests are folded, by whom first, and into which window (None: the model's). With
-    `tools`, new conversations have our tools."""
+    `tools`, new conversations have our tools; with an `opening`, they show it after their first
+    words."""
 
     folds: bool = False
     native: bool = False  # the provider is asked for compactions first
     tools: bool = False
+    opening: Message | None = None
     window: int | None = None
     config: dict[str, Any] = {}
 

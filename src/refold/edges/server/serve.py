@@ -28,10 +28,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold import decoding
+from refold.edges.server.access import Orgs, Tokens
 from refold.edges.server.connection import SETTINGS, listen, log_to_stderr
-from refold.edges.server.gate import Orgs, Tokens
-from refold.edges.server.limits import Limits
 from refold.edges.server.observability import Shared
+from refold.edges.server.rate_limits import Limits
 from refold.errors import Denied, Invalid, Unavailable, install_hint
 from refold.stores import hints_of
 from refold.system import own_python

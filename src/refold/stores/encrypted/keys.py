@@ -7,7 +7,7 @@ encrypted.
 
 Bytes are encrypted with AES-256 in GCM, with a random nonce in front. Their context (position,
 owner) is authenticated with them but not stored: bytes moved elsewhere do not decrypt. Neighbours:
-`event` encrypts events and artifacts, the commands `sync key` write the file.
+`encrypted_event` encrypts events and artifacts, the commands `sync key` write the file.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A fork's log begins in its parent's file; its ancestors are walked in a loop. Salvaging judges each
 line alone, as an event or not, and not its position; a blank line is nothing, and bytes after the
 last complete batch are half written. A repair keeps the damaged file beside the new one.
-Neighbours: `folder` has the conversations, `log` reads a sound file, `conversations.repairer`
-judges salvaged pieces.
+Neighbours: `conversation_folder` has the conversations, `log` reads a sound file,
+`conversations.repairer` judges salvaged pieces.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from refold.core.codec import REPAIR
 from refold.core.model import Event
 from refold.errors import Corrupt, NotFound
 from refold.stores import checks
-from refold.stores.checks import LINE_BYTES_MAX, event_of
-from refold.stores.files.folder import Folder, Metadata, OpenFolders, drop_bookmarks
+from refold.stores.event_lines import LINE_BYTES_MAX, event_of
+from refold.stores.files.conversation_folder import Folder, Metadata, OpenFolders, drop_bookmarks
 from refold.stores.files.log import LogFile
 from refold.stores.protocol import Salvage
 

@@ -2,8 +2,8 @@
 
 Bytes after the last complete batch are not part of the log: a writer is at work there, or died
 there. Every line begins with its seq, so an event in the middle is found by bisecting the file, and
-offsets once found are cached. Neighbours: `stores.checks` encodes lines, `folder` locks and
-repairs.
+offsets once found are cached. Neighbours: `stores.event_lines` encodes lines, `conversation_folder`
+locks and repairs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from refold.core.codec import REPAIR
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid
 from refold.stores import checks
-from refold.stores.checks import LINE_BYTES_MAX, event_of, line_of
+from refold.stores.event_lines import LINE_BYTES_MAX, event_of, line_of
 from refold.stores.files import tree
 
 NEAR_BYTES = 16 * 1024

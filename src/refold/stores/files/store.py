@@ -10,8 +10,8 @@ the lock of the tree, which is taken before the lock of a log.
 
 `index.json` is the list of conversations, so that listing many opens only those that changed. It is
 derived and disposable: an entry is valid only while the sizes and times of its files are the same.
-Neighbours: `tree` has the names and locks, `folder` the open conversations, `damaged_logs` forks
-and repairs, `stores.contents` the artifacts.
+Neighbours: `tree` has the names and locks, `conversation_folder` the open conversations,
+`damaged_logs` forks and repairs, `stores.artifact_files` the artifacts.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ import msgspec
 from msgspec.structs import replace
 
 from refold import decoding
-from refold.core import codec
+from refold.core.ids import (
+    conversation_checked,
+)
 from refold.core.model import Conversation, Event
 from refold.errors import Conflict, RefoldError
 from refold.stores import checks
-from refold.stores.checks import batch_of
-from refold.stores.contents import Artifacts
+from refold.stores.artifact_files import Artifacts
+from refold.stores.event_lines import batch_of
 from refold.stores.files import tree
-from refold.stores.files.damaged_logs import Ancestry, DamagedLogs
-from refold.stores.files.folder import (
+from refold.stores.files.conversation_folder import (
     ARTIFACTS,
     LOG,
     METADATA,
@@ -45,6 +46,7 @@ from refold.stores.files.folder import (
     OpenFolders,
     stamp_of,
 )
+from refold.stores.files.damaged_logs import Ancestry, DamagedLogs
 from refold.stores.files.tree import Tree
 from refold.stores.protocol import Recovery, Salvage
 from refold.system import disk, process_fork
@@ -224,7 +226,7 @@ class FilesStore:
 
     @_guarded
     def fork(self, conversation: str, at: int, new: str) -> None:
-        codec.conversation_checked(new)
+        conversation_checked(new)
         self._folders.existing(conversation)
         with self._structure():
             head = self._folders.existing(conversation).head

@@ -13,7 +13,7 @@ locked and removed.
 A conversation's folder appears complete, by one rename, and disappears by one. A name that begins
 with a dot is being created or removed, and is garbage once the lock of the tree is free. The links
 to artifacts are derived from log and contents: a missing one is still found by its digest.
-Neighbours: `folder` is one folder, `store` the store.
+Neighbours: `conversation_folder` is one folder, `store` the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Invalid
 from refold.stores import checks
@@ -136,7 +136,7 @@ class Tree:
 def folder_of(id: str) -> str:
     """The name of a conversation's folder: its id, followed by a bit mask of its capitals if it has
     some, so that ids that differ only in case have two folders on every file system."""
-    codec.conversation_checked(id)
+    ids.conversation_checked(id)
     capitals = sum(1 << at for at, letter in enumerate(id) if letter.isupper())
     return f"{id}~{capitals:x}" if capitals else id
 
@@ -258,7 +258,7 @@ def unlink(folder: str, digest: str, path: str | None) -> None:
     is or was, if that is known."""
     if os.path.islink(folder):
         return
-    stems = {codec.artifact_id(digest), _stem(os.path.basename(path or ""))}
+    stems = {ids.artifact_id(digest), _stem(os.path.basename(path or ""))}
     with suppress(FileNotFoundError):
         for name in os.listdir(folder):
             if _stem(name) in stems:

@@ -4,8 +4,8 @@ The place of an event is its rowid: the conversation's number above, its seq in 
 There is no second index and no row that counts; head and chain are read from the last place in the
 conversation's range. A fork owns the places above the seq at which it left; events below are found
 by walking up to its ancestors, in a loop. Removing an event also removes the bookmarks and titles
-derived from it, in forks as well. Neighbours: `store` calls, `damage` salvages rows, `file`
-has the connection.
+derived from it, in forks as well. Neighbours: `store` calls, `damage` salvages rows,
+`database_file` has the connection.
 """
 
 from __future__ import annotations

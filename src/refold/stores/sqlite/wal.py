@@ -17,7 +17,7 @@ whatever other processes do:
     time. So the store ends there: it must be opened again, which reads what really is on the disk.
 
 Only a foreign program that writes to the file with synchronous=OFF could break this. Neighbours:
-`store` writes and flushes, `file` has the database file.
+`store` writes and flushes, `database_file` has the database file.
 """
 
 from __future__ import annotations
