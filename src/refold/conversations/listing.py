@@ -67,10 +67,10 @@ def newest(
 def _fits(meta: Meta, tag: str, folder: str) -> bool:
     if tag and tag not in (meta.tags or ()):
         return False
-    return not folder or _is_below((meta.metadata or {}).get(FOLDER), folder)
+    return not folder or is_below((meta.metadata or {}).get(FOLDER), folder)
 
 
-def _is_below(path: object, folder: str) -> bool:
+def is_below(path: object, folder: str) -> bool:
     """Whether a path is the folder or below it, as text, because it may be of another machine."""
     if not isinstance(path, str) or not path:
         return False

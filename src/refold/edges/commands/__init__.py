@@ -87,7 +87,7 @@ COMMANDS = {
         "import_export", "Write a conversation or a memory to a file or a store.", "conversation"
     ),
     "replay": Entry(
-        "replay", "Compare refold with other policies on one of your sessions.", "conversation"
+        "replay", "Say what your sessions cost, and what refold would have saved.", "conversation"
     ),
     "demo": Entry("replay", "Play an agent session with and without refold.", "conversation", True),
     "artifact list": Entry(
