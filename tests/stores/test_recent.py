@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.core.codec import seal, uuid7
-from refold.log.trace import conversations, newest_first
+from refold.core.codec import seal
+from refold.core.ids import uuid7
+from refold.log.stored_logs import conversations, newest_first
 from refold.stores import changing, open_store, version_of
 from refold.stores.sqlite import SqliteStore
 
