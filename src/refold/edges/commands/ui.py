@@ -41,9 +41,8 @@ def ui(
     no_open: Annotated[bool, Meta(description="Do not open a browser.")] = False,
     check: Annotated[bool, Meta(description="Say whether it could start, and stop there.")] = False,
 ) -> UiServed:
-    from refold.edges.ui.serve import bound, check_packages
+    from refold.edges.ui.serve import bound
 
-    check_packages()
     conversation = session.conversation if session.is_named else ""
     url = session.store_url or default_store()
     with bound(port) as listening:

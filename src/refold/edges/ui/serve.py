@@ -6,7 +6,6 @@ the application, the command `ui` runs this.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import socket
 import sys
@@ -15,15 +14,8 @@ from collections.abc import Callable
 
 from refold.edges.ui.access import HOST, Access
 from refold.edges.ui.answers import Answers
-from refold.errors import Unavailable, install_hint
 
 CONNECTIONS_MAX = 64
-
-
-def check_packages() -> None:
-    """Unavailable, with the extra to install, if the server package is missing."""
-    if importlib.util.find_spec("uvicorn") is None:
-        raise Unavailable("the web view needs uvicorn", hint=install_hint("ui"))
 
 
 def bound(port: int) -> socket.socket:
