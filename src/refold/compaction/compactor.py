@@ -77,7 +77,9 @@ class Compactor:
     def hook(self, hook: Hook) -> Callable[[], None]:
         """Asks the hook before every compaction; gives the function that ends it."""
         if not callable(hook):
-            raise Invalid(f"{shown(hook)} cannot be called", hint="give a function of one plan")
+            raise Invalid(
+                f"{shown(hook)} cannot be called", hint="pass a function that takes one plan"
+            )
         self.hooks.append(hook)
 
         def off() -> None:
@@ -472,7 +474,7 @@ def ask_hooks(hooks: list[Hook], plan: Plan) -> HookAnswers:
         if isinstance(answer, str):
             extra.append(answer.encode("utf-8", "replace").decode().strip())
         elif answer is not None:
-            failures.append(f"it gave {type(answer).__name__}, not text or a Veto")
+            failures.append(f"it returned {type(answer).__name__}, not text or a Veto")
     instructions = "\n".join(text for text in extra if text)
     return HookAnswers(instructions=instructions, failures=tuple(failures))
 

@@ -415,7 +415,7 @@ class Jobs:
         tail = own.get(KEEP_RECENT, config.keep_recent) or 0
         config = replace(config, keep_recent=own.get(KEEP_RECENT, recent_messages(config)))
         if instructions and not self._has_writer():
-            hint = "give a writer where the conversation is opened, or with --writer"
+            hint = "pass a writer where the conversation is opened, or with --writer"
             raise Invalid("instructions are for a writer, but there is none", hint=hint)
         return Job(
             budget=self._model.budget,
@@ -500,7 +500,7 @@ def _covered(state: Fold, span: Span) -> list[Slot]:
     inside = [index for index, slot in enumerate(slots) if slot.seq in span]
     if not inside or slots[inside[-1]].last > span.last:
         shown = f"#{slots[0].seq} to #{slots[-1].last}" if slots else "nothing"
-        hint = f"give the first and the last seq of whole messages; the page shows {shown}"
+        hint = f"pass the first and the last seq of whole messages; the page shows {shown}"
         raise Invalid(f"the page has no messages from #{span.first} to #{span.last}", hint=hint)
     legal = seams(slots)
     first = max(seam for seam in legal if seam <= inside[0])

@@ -100,7 +100,7 @@ def stale(
         hint = "say how old a conversation may be, or how many may stay"
         raise Invalid("a sweep needs a limit", hint=hint)
     if min(limits) < 0:
-        hint = "give a number of days, or of conversations"
+        hint = "pass a number of days, or of conversations"
         raise Invalid("a limit of a sweep is negative", hint=hint)
     oldest_ms = now_ms - (older_than_days or 0) * DAY_MS
     others = newest(store)[keep or 0 :]

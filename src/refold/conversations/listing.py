@@ -67,10 +67,10 @@ def newest(
 def _fits(meta: Meta, tag: str, folder: str) -> bool:
     if tag and tag not in (meta.tags or ()):
         return False
-    return not folder or _is_below((meta.metadata or {}).get(FOLDER), folder)
+    return not folder or is_below((meta.metadata or {}).get(FOLDER), folder)
 
 
-def _is_below(path: object, folder: str) -> bool:
+def is_below(path: object, folder: str) -> bool:
     """Whether a path is the folder or below it, as text, because it may be of another machine."""
     if not isinstance(path, str) or not path:
         return False
@@ -294,7 +294,7 @@ def id_for(store: Store, name: str) -> str:
         if not is_taken(store, id) or has_name(store, id, name):
             return id
         Log(store, id)  # Corrupt if it cannot be read: it may have the name
-    raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="give an id")
+    raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="pass an id")
 
 
 def _first_id(name: str) -> str:

@@ -45,12 +45,12 @@ from refold.display import plain_text
 from refold.errors import Corrupt, Invalid
 
 FORMAT = 1
-DEPTH_MAX = 64  # of a value that a caller gives
+DEPTH_MAX = 64  # of a caller's value
 BODY_DEPTH_MAX = DEPTH_MAX + 8  # of a body: such a value, with the fields around it
 EVENT_BYTES_MAX = 16 * 1024 * 1024
 SALT_BYTES = 16
 ZERO = bytes(16)
-REPAIR = "refold verify says what is wrong, refold verify --repair fixes it"
+REPAIR = "refold verify shows the damage, refold verify --repair fixes it"
 
 _TYPES: dict[str, Any] = {
     "message": Message,
@@ -71,7 +71,8 @@ KINDS = frozenset(_TYPES)  # of events that this version knows
 
 
 def _as_text(value: object) -> str:
-    """A text of a caller's own class as plain text; the encoder's hook for unknown types."""
+    """Converts a string of a caller's own class to a plain string; the encoder's hook for unknown
+    types."""
     if isinstance(value, str):
         return plain_text(value)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -84,11 +85,11 @@ _PLACE = struct.Struct(">Q16sQI").pack  # seq, id, time, and the length of the a
 
 
 def kind_of(body: Body) -> str:
-    """The tag under which a body is stored."""
+    """The kind under which a body is stored."""
     try:
         return _KINDS[type(body)]
     except KeyError:
-        raise Invalid(f"a {type(body).__name__} is not a body of an event") from None
+        raise Invalid(f"a {type(body).__name__} is not the body of an event") from None
 
 
 _KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict.fromkeys(
@@ -129,7 +130,7 @@ def decode(event: Event) -> Body | None:
         return body_of(event.kind, event.body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         if isinstance(error, msgspec.ValidationError):
-            # A newer version may have written it: then the known part counts.
+            # If a newer version wrote it, the part known to this version is used.
             plain = msgspec.json.decode(event.body)
             known = known_part(event.kind, plain)
             if known != plain:

@@ -34,7 +34,7 @@ def uuid7(at_ms: int, randomness: bytes) -> str:
 
 
 def conversation_checked(id: str) -> str:
-    """The id itself; Invalid unless it is a safe file name on every system."""
+    """Returns the id; raises Invalid unless it is a safe file name on every system."""
     if not isinstance(id, str):
         raise _not_conversation_id(id)
     return _conversation_checked(id)
@@ -42,7 +42,7 @@ def conversation_checked(id: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def _conversation_checked(id: str) -> str:
-    """The same for a string. Cached: every read of a store asks again."""
+    """The same for a string. Cached, because every read of a store checks the id again."""
     is_reserved = id.upper().partition(".")[0] in _RESERVED
     if is_reserved or not _ID.fullmatch(id) or id.endswith((".", ".lock")):
         raise _not_conversation_id(id)
@@ -61,10 +61,12 @@ def artifact_id(digest: str) -> str:
 
 
 def digest_checked(digest: str) -> str:
-    """The digest itself; Invalid unless it is a sha256 in lower-case hex."""
+    """Returns the digest; raises Invalid unless it is a sha256 in lower-case hex."""
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise Invalid(f"{quoted(digest)} is not a digest", hint="64 hex digits, as `put` gave them")
+        raise Invalid(
+            f"{quoted(digest)} is not a digest", hint="pass the 64 hex digits that `put` returned"
+        )
     return digest
 
 
-content_hasher = hashlib.sha256  # artifacts are named by it
+content_hasher = hashlib.sha256  # of artifact contents

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import checked, quoted
@@ -21,13 +22,21 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.planning import Job, scored
 from refold.config import Config
+from refold.conversations.listing import (
+    FOLDER,
+    IMPORTED,
+    PART_OF,
+    is_below,
+    meta_of,
+    title_of,
+)
 from refold.core.active_events import Controls, switched
 from refold.core.fold import Fold
 from refold.core.laws import thinking_check
 from refold.core.model import Event, Restore, Revert, Thinking
 from refold.dialects.native import is_shown
 from refold.display import suggestion
-from refold.errors import Conflict, Invalid
+from refold.errors import Conflict, Denied, Invalid
 from refold.log.log import PAGE_EVENTS, TRIES_MAX
 from refold.log.notes import keyed
 from refold.log.notices import NoticeName
@@ -43,7 +52,9 @@ from refold.log.undo import (
     reverting,
     undoing,
 )
+from refold.redaction import redacted
 from refold.search.embedders import Embedder, check_embedder
+from refold.search.snippets import Hit, grouped
 from refold.system.disk import Moment
 
 if TYPE_CHECKING:
@@ -52,7 +63,6 @@ if TYPE_CHECKING:
     from refold.log.restore_points import Difference, Point, Restored
     from refold.log.states import Batch, States, StateWalk
     from refold.search.searcher import Searcher
-    from refold.search.snippets import Hit
     from refold.strategies.importance import Score
 
 
@@ -76,7 +86,7 @@ class LogReader:
         with `limit`, the first of them."""
         for name, value in (("after", after), ("limit", limit or 0)):
             if value < 0:
-                raise Invalid(f"{name} is {value}", hint="give a number from 0")
+                raise Invalid(f"{name} is {value}", hint="pass a number from 0")
         first = self._page(after, None, PAGE_EVENTS if limit is None else min(PAGE_EVENTS, limit))
         if len(first) < PAGE_EVENTS or limit == PAGE_EVENTS:
             return iter(first)
@@ -349,6 +359,17 @@ class Filters(TypedDict, total=False):
     until: Moment | None
 
 
+SPARE_HITS = 3  # some hits may be of other folders
+
+
+class FoundConversation(Struct, frozen=True, kw_only=True):
+    """The hits in one conversation."""
+
+    title: str
+    is_imported: bool
+    hits: tuple[Hit, ...]
+
+
 class ConversationSearch:
     """Searches the index of one open log's store."""
 
@@ -377,6 +398,36 @@ class ConversationSearch:
             return self._searcher.search(query, limit=limit, conversation=searched, **filters)
         finally:
             self._log.notices.tell()
+
+    def in_project(self, query: str, limit: int) -> list[FoundConversation]:
+        """The best hits in all conversations of this store, without secrets and without
+        conversations of other folders. A sub-agent sees only what was handed over to it."""
+        own = self._log.metadata.metadata or {}
+        if PART_OF in own:
+            raise Denied("a sub-agent sees its own conversation only", hint="scope: conversation")
+        store, found = self._log.store, list[FoundConversation]()
+        try:
+            hits = self._searcher.search(query, limit=SPARE_HITS * limit, redacts=True)
+        finally:
+            self._log.notices.tell()
+        left = limit
+        for group in grouped(hits):
+            meta = meta_of(store, store.conversation(group[0].conversation))
+            about = meta.metadata or {}
+            folders = [str(one.get(FOLDER) or "") for one in (own, about)]
+            if all(folders) and not any(is_below(*pair) for pair in permutations(folders)):
+                continue
+            title = title_of(store, group[0].conversation, meta.title or "")
+            hits_shown = tuple(group[:left])
+            found.append(
+                FoundConversation(
+                    title=redacted(title), is_imported=IMPORTED in about, hits=hits_shown
+                )
+            )
+            left -= len(hits_shown)
+            if not left:
+                break
+        return found
 
     def close(self) -> None:
         """Brings the index up to date with the conversation, and closes it."""

@@ -228,7 +228,7 @@ def _opened(scheme: str, rest: str, read_only: bool) -> Store:
             from refold.stores.memory import MemoryStore
 
             if rest:
-                hint = "`memory:` alone gives a fresh one"
+                hint = "`memory:` alone opens a new one"
                 raise Invalid(f"'memory:{rest}' is not a store", hint=hint)
             return MemoryStore()
         case "sqlite":

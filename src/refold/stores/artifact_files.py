@@ -1,17 +1,17 @@
 """Artifacts as plain files in one folder, so that an agent can grep them; and the paths that belong
 to stores.
 
-A file is named by the artifact's id and a fitting suffix. The id is 60 bits of the digest: if a
-file of that name has other content, the name has the whole digest instead, which is tried first. A
+A file's name is the artifact's id and a fitting suffix. The id is 60 bits of the digest: if a file
+with that name has other content, the name has the whole digest instead, which is tried first. A
 file gets its name only when it is complete and synced, so it never has to wait for the flush of the
 event that names it. A link is never followed. The time of a file is the time of the last `put`.
 `put` and `drop` check it under a lock on the folder, across processes, so content that is put again
 during a cleanup is never lost.
 
-A path belongs to a store by its real location, ignoring case, since some disks do. A folder is
-owned with all its content; of a database, the files beside it are owned by name; of a synced store,
-both ends and the key file. Neighbours: `disk` opens and syncs; `stores.own_paths` is the door for
-`edges.workspace` and the tools of a chat.
+A path belongs to a store by its real location, ignoring case, since some disks do. A store owns its
+folder with all its content; a database store also owns the files beside the database, by their
+names; a synced store owns both ends and the key file. Neighbours: `disk` opens and syncs;
+`edges.workspace` and the tools of a chat ask through `stores.own_paths`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Artifacts:
         return digest
 
     def get(self, digest: str) -> Iterator[bytes]:
-        """The bytes in chunks; NotFound at once if they are missing, Corrupt at once if something
-        else has the name of their file, and at the end if they changed."""
+        """Yields the bytes in chunks. Raises NotFound at once if they are missing, Corrupt at once
+        if the file with their name is something else, and Corrupt at the end if they changed."""
         path = self.location(digest)
         if path is not None:
             return _chunks(path, digest)
@@ -166,7 +166,7 @@ class Artifacts:
             self._remove_stale(names)
 
     def _remove_stale(self, names: list[str]) -> None:
-        """Removes half written files, once they are too old to have a living writer."""
+        """Removes half-written files that are too old to have a living writer."""
         for name in names:
             if name.startswith(_PENDING):
                 path = os.path.join(self.folder, name)
@@ -204,7 +204,7 @@ def _write_all(file: Any, chunk: bytes, hasher: Any) -> None:
 
 
 def _chunks(path: str, digest: str) -> Iterator[bytes]:
-    """The bytes of a file; Corrupt at the end if their digest is another."""
+    """The bytes of a file; raises Corrupt at the end if their digest differs."""
     hasher = ids.content_hasher()
     try:
         for chunk in _pieces(path):
@@ -232,7 +232,7 @@ def _pieces(path: str) -> Iterator[bytes]:
 
 
 def _stems(digest: str) -> tuple[str, str]:
-    """The possible file names of a content, without the suffix, the long one first."""
+    """The possible file names of the content, without the suffix, the long one first."""
     return _long_stem(digest), ids.artifact_id(digest)
 
 
@@ -241,13 +241,13 @@ def _long_stem(digest: str) -> str:
 
 
 def _suffix(suffix: str) -> str:
-    """The suffix if it is plain, else `.bin`."""
+    """The suffix if it is safe, else `.bin`."""
     return suffix if isinstance(suffix, str) and _SUFFIX.fullmatch(suffix) else ".bin"
 
 
 # --- paths that belong to stores ---
 
-USUAL = "refold"  # the files of a database with this name have no prefix
+USUAL = "refold"  # files of a database with this name have no prefix
 _BESIDE = (
     r"artifacts|imports|(index|fronts|memory)\.db([-.].*)?|memory\.chroma|proxy\.log.*"
     r"|sync\.(json|lock).*|sync-(moves|encrypted)\..*|(.+\.)?damaged-\d.*"
@@ -328,7 +328,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _is_same(path: str, file: str) -> bool:
-    """Whether both are names of one existing file."""
+    """Whether both paths name the same existing file."""
     try:
         return os.path.samefile(path, file)
     except (OSError, ValueError):

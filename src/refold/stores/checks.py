@@ -29,8 +29,8 @@ _POSITION = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def checked_store(store: type[S]) -> type[S]:
-    """The class with its arguments checked in every method of a store. A number beyond every seq
-    is one that no event has, not a wrong value."""
+    """Returns the class with arguments checked in every method of the store protocol. A number
+    above every possible seq names no event; it is not an invalid value."""
 
     def door(method: Callable[..., Any]) -> Callable[..., Any]:
         check = checked(method)
@@ -77,7 +77,7 @@ def refuse_link_of_another(path: str, found: os.stat_result) -> None:
 
 
 def bounded(number: int) -> int:
-    """The number, limited to the range of a seq: a limit or an end beyond it means the same."""
+    """The number, limited to the range of a seq: a larger limit or end means the same."""
     return min(max(0, number), SEQ_MAX)
 
 
@@ -87,7 +87,7 @@ def stamp() -> str:
 
 
 def now_ms() -> int:
-    """The clock for the time of a `put`."""
+    """The current time, for a `put`."""
     return time.time_ns() // 1_000_000
 
 
@@ -116,8 +116,8 @@ def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
 def unknown(conversation: str) -> NotFound:
     # A user who means a position in the list may leave out the "@".
     is_position = _POSITION.fullmatch(conversation)
-    meant = f"@{conversation} is the one at that place of the list; " if is_position else ""
-    hint = f"{meant}refold list shows those there are"
+    meant = f"@{conversation} is the one at that position in the list; " if is_position else ""
+    hint = f"{meant}refold list shows all conversations"
     return NotFound(f"there is no conversation {conversation!r}", hint=hint)
 
 
@@ -155,12 +155,12 @@ def no_event(conversation: str, seq: int, head: int) -> NotFound:
 
 
 def no_artifact(digest: str) -> NotFound:
-    message = f"this store has no content of {ids.artifact_id(digest)}"
-    return NotFound(message, hint="refold verify says what is missing")
+    message = f"this store has no content for {ids.artifact_id(digest)}"
+    return NotFound(message, hint="refold verify shows what is missing")
 
 
 def not_bytes(error: TypeError) -> Invalid:
-    return Invalid(f"an artifact is made of bytes: {error}", hint="encode text first")
+    return Invalid(f"an artifact consists of bytes: {error}", hint="encode text first")
 
 
 def closed(url: str) -> Invalid:
@@ -168,7 +168,7 @@ def closed(url: str) -> Invalid:
 
 
 class TooNew(Invalid):
-    """A newer refold wrote the data; an error of its own, so that a server can recognize it."""
+    """A newer refold wrote the data; a separate error class, so that a server can recognize it."""
 
 
 class Encrypted(Denied):

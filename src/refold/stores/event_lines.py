@@ -53,12 +53,13 @@ def _encoded(event: Event) -> bytes:
         envelope = to_line(replace(event, body=b"null"))
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
         raise Invalid(
-            f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
+            f"not storable: {error}", hint="use text without surrogates, and 64-bit numbers"
         ) from error
     line = envelope[:-1] + b',"bytes":"' + base64.b64encode(event.body) + b'"}'
     if not _reads_back(line, event):
         raise Invalid(
-            f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits"
+            f"event {event.seq} is not storable",
+            hint="its id must be a UUID, its numbers must fit in 64 bits",
         )
     return line
 
@@ -91,7 +92,8 @@ def events_in(batch: bytes, *, most: int) -> list[Event]:
         raise Invalid(f"{count:,} events in one batch", hint=f"send at most {most:,}")
     with suppress(Corrupt):
         events = from_lines(batch)
-        # A body in base64 is beside an empty one; only then is the batch searched for it.
+        # A base64 body is beside an empty body; without an empty one, the batch is not searched for
+        # it.
         has_bytes = any(event.body in _EMPTY for event in events) and _BYTES in batch
         if len(events) == count and not has_bytes:
             return events

@@ -25,7 +25,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class MemoryLog(msgspec.Struct):
-    """One conversation: its own events, and where it left its parent."""
+    """One conversation: its own events, and the seq at which it left its parent."""
 
     parent: str = ""
     parent_seq: int = 0
@@ -40,7 +40,7 @@ class MemoryLog(msgspec.Struct):
         return self.parent_seq + len(self.events)
 
     def own(self, first: int, last: int) -> list[Event]:
-        """The own events from `first` to `last`, without those of the parent."""
+        """The conversation's own events from `first` to `last`, without its parent's."""
         start = max(first, self.parent_seq + 1)
         if start > last:
             return []
@@ -258,7 +258,7 @@ class MemoryStore:
         return log
 
     def _holder(self, conversation: str, seq: int) -> str:
-        """The conversation that has the event itself: this one, or an ancestor."""
+        """The conversation that holds the event: this one, or an ancestor."""
         log = self._log(conversation)
         if not 1 <= seq <= log.head:
             raise checks.no_event(conversation, seq, log.head)

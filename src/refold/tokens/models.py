@@ -118,7 +118,7 @@ def register_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
         try:
             date.fromisoformat(model.retires or "2000-01-01")
         except ValueError as error:
-            hint = "give a date such as 2026-11-30"
+            hint = "use a date such as 2026-11-30"
             raise Invalid(f"retires is {model.retires!r}", hint=hint) from error
     _registered.update({name.strip().lower(): row for name, row in models.items()})
     _model_named.cache_clear()

@@ -254,7 +254,7 @@ def sync(
 ) -> SyncResult | FarVerified | DevicesListed | ForgottenDevice:
     if sum((status, verify, devices, forget_device is not None)) > 1:
         modes = "--status, --verify, --devices and --forget-device"
-        raise Invalid(f"{modes} exclude each other", hint="give one of them")
+        raise Invalid(f"{modes} exclude each other", hint="pass only one of them")
     if repair and not verify:
         raise Invalid("--repair is for --verify", hint="refold sync --verify --repair")
     store = synced_store(session, far, key)

@@ -343,7 +343,7 @@ def erase_events(
     id = session.removable(yes=yes) if acts else session.conversation
     if numbers and all:
         reason = "--all erases every event, but you also named some"
-        raise Invalid(reason, hint="give one of the two")
+        raise Invalid(reason, hint="pass only one of them")
     store = session.store
     plan = Erased(conversation=id)
     if numbers or all:

@@ -110,7 +110,7 @@ class Survey(Struct, kw_only=True):
 
     @property
     def plain_text(self) -> str:
-        """A text about the plain text in the log; empty without any."""
+        """A remark about the plain text in the log; empty without any."""
         contents = sum(place == digest for place, digest in self.outdated.items())
         counts = [
             number(self.plain, "event") if self.plain else "",

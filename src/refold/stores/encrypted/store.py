@@ -148,7 +148,7 @@ class EncryptedStore:
             reach = reach if reach is not None else self._reach(id)
             if seq > reach.get(home, 0):
                 message = f"{self.url}: {id}: event {seq} was sent to the conversation {home!r}"
-                raise Corrupt(message, hint="somebody else put it there, so it is not taken")
+                raise Corrupt(message, hint="it was put there by someone else, so it is not used")
 
     def _reach(self, id: str) -> dict[str, int]:
         """The last event that a log shares with each of its ancestors."""
@@ -170,7 +170,7 @@ class EncryptedStore:
                 near = self._near.read(id, after=event.seq - 1, last=event.seq, limit=1)
             if not near or near[0].chain != event.chain:
                 message = f"{self.url}: {id}: event {event.seq} is there in plain text, so that"
-                raise Denied(f"{message} anybody there may have written it", hint=TAKE_PLAIN)
+                raise Denied(f"{message} anyone there may have written it", hint=TAKE_PLAIN)
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         checks.check_append(conversation, events, expect)
@@ -214,7 +214,7 @@ class EncryptedStore:
         self._heads.pop(conversation, None)
 
     def salvage(self, conversation: str) -> Salvage:
-        """All pieces that can be read and decrypted, and a text for each other."""
+        """All pieces that can be read and decrypted, and a message for each of the others."""
         seen = self.far.salvage(conversation)
         pieces = tuple(self._piece(conversation, piece) for piece in seen.pieces)
         return Salvage(pieces=pieces, parent=seen.parent, parent_seq=seen.parent_seq)

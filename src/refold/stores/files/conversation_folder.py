@@ -1,12 +1,12 @@
-"""One conversation's open folder: log, metadata, bookmark, lock, and the repair after a killed
+"""The open folder of one conversation: log, metadata, bookmark, lock, and repair after a killed
 writer; and the set of all open folders.
 
 The lock is on the log file itself. An erase replaces that file, so a writer that gets the lock
-checks whether the file is still the current one. The title is written before the event that gives
-it, together with the title before: whichever of the two a killed writer leaves, the head of the log
-tells which is valid. The number of open folders is limited, and a folder is synced before it is
-closed: only a file that was open all the time is sure to report a failed write. Neighbours: `tree`
-has the names, `log` the lines, `damaged_logs` reads through the folders, `store` is above.
+checks whether the file is still the current one. The title is written before the event that sets
+it, together with the previous title: if the writer is killed in between, the head of the log shows
+which of the two is valid. The number of open folders is limited, and a folder is synced before it
+is closed: only a file that stayed open is sure to report a failed write. Neighbours: `tree` has the
+names, `log` the lines, `damaged_logs` reads through the folders, `store` is above.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def stamp_of(path: str) -> Stamp | None:
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The metadata of a conversation. `title_seq` is the event that gave the title, or one after
-    it; if it is above the head, that event was never written and `title_before` is valid."""
+    """The metadata of a conversation. `title_seq` is the event that set the title, or a later one;
+    if it is above the head, that event was never written and `title_before` is valid."""
 
     id: str
     title: str = ""
@@ -76,7 +76,7 @@ _METADATA = decoding.decoder(Metadata)
 
 
 class Folder:
-    """The folder of one conversation. `is_new` says that names in it need a sync."""
+    """The folder of one conversation. `is_new`: names in it need a sync."""
 
     def __init__(
         self, id: str, path: str, *, durable: bool = True, read_only: bool = False
@@ -116,12 +116,12 @@ class Folder:
             with self.exclusive():
                 self.log.refresh()
         if self.log.newest is None and self.is_emptied:
-            message = f"{self.log.path} is empty, but its bookmark is of events that it had"
+            message = f"{self.log.path} is empty, but its bookmark was made from events"
             raise Corrupt(message, hint=codec.REPAIR)
 
     @property
     def is_emptied(self) -> bool:
-        """Whether the log lost all its events: only a log with events gets a bookmark. A fork shows
+        """Whether the log lost all its events: only a log with events has a bookmark. A fork shows
         its parent's events."""
         if os.fstat(self.log.fd).st_size or self.metadata.parent:
             return False
@@ -170,11 +170,11 @@ class Folder:
         return metadata
 
     def _metadata_from_log(self, error: Exception) -> Metadata:
-        """The metadata as the log gives them; Corrupt for a fork, whose parent only the file
-        names."""
+        """The metadata from the log; Corrupt for a fork, because only the metadata file names its
+        parent."""
         if self.log.first > 1:
             path = self.file(METADATA)
-            message = f"{path} does not say where {self.id!r} left its parent: {error}"
+            message = f"{path} does not record where {self.id!r} left its parent: {error}"
             hint = "restore the file from a copy; refold verify --repair keeps its own events"
             raise Corrupt(message, hint=hint) from error
         if self.log.first == 0:
@@ -208,15 +208,14 @@ class Folder:
             tree.unlock(self.log.fd)
 
     def append(self, events: Sequence[Event], batch: bytes) -> None:
-        """Writes a batch, and before it the title that its events give; the caller holds the
-        lock."""
+        """Writes a batch, after the title that its events set; the caller holds the lock."""
         metadata, head, title = self.metadata, self.head, checks.title_in(events)
         if title is not None:
             before, last = metadata.title_at(head), events[-1].seq
             self.write_metadata(replace(metadata, title=title, title_seq=last, title_before=before))
         elif metadata.title_seq > head:
-            # A killed writer left the title of an event that it never wrote. The event that gave
-            # the title before is unknown, but it is not above the head.
+            # A killed writer left the title of an event that it never wrote. The event that set the
+            # previous title is unknown, but it is not above the head.
             before = metadata.title_before
             self.write_metadata(replace(metadata, title=before, title_seq=head, title_before=""))
         if head == 0:
@@ -313,7 +312,8 @@ class Folder:
 
     def keep_bookmark(self, bookmark: bytes) -> None:
         """Replaces the bookmark; the caller holds the lock. The log is synced first: a bookmark of
-        events lost with the power would look like damage. The bookmark itself is disposable."""
+        events that were lost in a power cut would look like damage. The bookmark itself is
+        disposable."""
         if self.durable:
             self.sync()
         content = codec.digest_of(b"", bookmark) + bookmark
@@ -441,7 +441,8 @@ class OpenFolders:
         return folder.about() if folder and folder.head else None
 
     def listed(self, conversation: str) -> Conversation | None:
-        """The same, with head 0 for a damaged log: it must not hide the other conversations."""
+        """The same, but with head 0 for a damaged log, which must not hide the other
+        conversations."""
         try:
             return self.about(conversation)
         except Corrupt:
@@ -504,7 +505,7 @@ class OpenFolders:
             self._unsynced.discard(conversation)
 
     def metadatas(self) -> Iterator[tuple[str, Metadata]]:
-        """The metadata of every conversation, also where its log is damaged."""
+        """The metadata of every conversation, including those with a damaged log."""
         for id in self._tree.ids():
             try:
                 folder = self.find(id)
@@ -519,7 +520,7 @@ class OpenFolders:
                 yield id, folder.metadata
 
     def _unread_metadata(self, conversation: str) -> Metadata:
-        """The metadata of a damaged log; empty where they are damaged as well."""
+        """The metadata of a damaged log; empty if they are damaged as well."""
         try:
             folder = self.unread(conversation)
         except (Corrupt, NotFound):

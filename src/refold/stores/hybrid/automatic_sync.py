@@ -6,7 +6,7 @@ seconds, and sooner after an incomplete sync. Closing syncs the pending changes 
 limit. A forked child starts its own threads.
 
 The follower listens to the far store, so that changes elsewhere arrive soon. A change is a hint:
-one that is here already wakes nobody, and a missed one is found by the regular sync. A far store
+one that is here already starts no sync, and a missed one is found by the regular sync. A far store
 that cannot be listened to is tried again after a growing pause. Neighbour: `store` wakes the
 worker.
 """

@@ -4,11 +4,11 @@ of the other.
 The chain of an event covers everything before it, so the last common event is found by bisection. A
 tail without messages is sealed again on top of another tail, with its references to events
 adjusted; any other tail becomes a fork, whose id is derived from its parent and its first event, so
-that repeating it gives the same fork on every device.
+a repetition makes the same fork on every device.
 
 An event erased on one side is erased on the other before the event that records it arrives. Its
-content goes if the other side, which knows all conversations that name it, has dropped it. A device
-that erased on request confirms it in a note, the same however often it is made. Neighbours:
+content is dropped if the other side, which knows all conversations that name it, has dropped it. A
+device that erased on request confirms it in a note, which is always the same. Neighbours:
 `conversation_sync` acts, `conversations.eraser` begins an erasure.
 """
 
@@ -99,8 +99,8 @@ def fork_id(parent: str, first: Event) -> str:
 
 
 def on_top(log: Sequence[Event], tail: Iterable[Event], common: int) -> list[Event] | None:
-    """A tail from after event `common`, sealed again on top of this log, without the events that
-    the log has already. None if the tail does not fit there."""
+    """The tail after event `common`, sealed again on top of this log, without the events that the
+    log has already. None if the tail does not fit there."""
     seqs = {event.id: event.seq for event in log[common:]}
     places: dict[int, int] = {}
     seq, before = len(log), log[-1].chain
@@ -231,7 +231,7 @@ def erase_event(store: Store, other: Store, id: str, seq: int) -> bool:
 
 
 def holds(store: Store, digest: str) -> bool:
-    """Whether a store has a content, damaged or not."""
+    """Whether a store has the content, damaged or not."""
     try:
         for _ in store.get(digest):
             return True
@@ -241,7 +241,7 @@ def holds(store: Store, digest: str) -> bool:
 
 
 def confirmation(device: str, erased: Sequence[Event], last: Event) -> Event:
-    """The note in which a device confirms what it erased: the same however often it is made."""
+    """The note in which a device confirms an erasure; it is always the same."""
     hasher = hashlib.blake2b(device.encode(), digest_size=10 + codec.SALT_BYTES)
     for event in erased:
         hasher.update(event.chain)

@@ -3,12 +3,12 @@
 The lists of both sides show which conversations differ; only those cost calls, and a few named ones
 are queried alone. A failed conversation keeps its reason and delays no other: a failure that can
 pass is retried after a random, growing pause, at least as long as the far store asks; any other
-blocks the conversation until somebody asks for it, or it changes. A far store that does not answer
-three times in a row is left for the next sync.
+blocks the conversation until its sync is requested, or it changes. A far store that does not answer
+three times in a row is left to the next sync.
 
-Losses: the record says up to where both sides were the same. A far log that lacks a part of that
-has lost it, however sound the rest is. Notes in which this device only confirms an erasure may
-never have been sent, and are not missed.
+Losses: the record has the last seq at which both sides were the same. A far log that lacks an event
+up to there has lost it, however sound the rest is. Notes in which this device only confirms an
+erasure may never have been sent, and are not missed.
 
 Secrets: with `redact=hold`, and for old or foreign events with `redact=append`, outgoing events and
 their contents are searched; the first secret withholds the conversation from the sync. Nothing is
@@ -144,8 +144,8 @@ class Rounds:
         return SyncReport(synced=tuple(done), same=same)
 
     def _check_far(self, kept: Record, there: Mapping[str, Conversation]) -> None:
-        """Raises Unavailable if the far store has none of the shared conversations: it is a share
-        that is not mounted, or another store in its place, rather than a new one."""
+        """Raises Unavailable if the far store has none of the shared conversations: it is probably
+        a share that is not mounted, or a different store, rather than a new one."""
         shared = [id for id, state in kept.conversations.items() if state.head]
         if not shared or any(id in there for id in shared):
             return
@@ -158,7 +158,7 @@ class Rounds:
                 kept.conversations[id] = replace(state, lost=state.head)
             message = f"it has none of the {number(len(gone), 'conversation')} that it had"
             raise Unavailable(
-                f"{message}: it is not the far store that is known here", hint=NEW_FAR
+                f"{message}: it is not the far store of the earlier syncs", hint=NEW_FAR
             )
 
     def _all_ids(
@@ -222,7 +222,7 @@ class Rounds:
         reason: str,
         state: SyncState | None = None,
     ) -> Synced:
-        """Records a conversation that was not synced. The default state is "pending" if there is
+        """Records a conversation that was not synced. Its default state is "pending" if there is
         anything to send or a reason, else "synced"."""
         old = kept.conversations.get(id) or ConversationState(state="pending")
         pending = max(0, about.head - old.head) + old.lost if about else 0
@@ -261,8 +261,8 @@ class Rounds:
     # --- waiting ---
 
     def _patiently(self, work: Callable[[], T]) -> T:
-        """Does the work, with retries after failures that can pass; without retries if the far
-        store was silent before."""
+        """Does the work and retries after temporary failures; without retries if the far store did
+        not answer before."""
         number = 0
         while True:
             try:
@@ -278,8 +278,8 @@ class Rounds:
 
 @contextmanager
 def _alone(path: str | None) -> Iterator[bool]:
-    """Whether no other sync of the near store runs, in this process or another. `path` is the lock
-    file; None if the near store has no place on this disk."""
+    """Whether no other sync of the near store is running, in this process or another. `path` is the
+    lock file; None if the near store has no place on this disk."""
     if path is None:
         yield True
         return
@@ -313,7 +313,7 @@ def _missing(kept: Record, id: str) -> tuple[int, ...]:
 
 def _missing_reason(ids: Set[str]) -> str:
     named = ", ".join(sorted(ids)[:NAMED_MAX])
-    return f"{number(len(ids), 'artifact')} not there: {named}; asked for again by each sync"
+    return f"{number(len(ids), 'artifact')} not there: {named}; each sync asks for it again"
 
 
 def _is_skipped(
@@ -338,7 +338,7 @@ def _is_stuck(kept: Record, id: str, about: Conversation | None = None) -> bool:
 def losses_in(
     near: Store, far: Store, kept: Record, ids: Sequence[str], besides: Set[str]
 ) -> Losses:
-    """The missing events of the far store in these conversations, or in all but `besides`."""
+    """The missing events of the far store in these conversations, or in all except `besides`."""
     events: dict[str, int] = {}
     for id in _shared(kept, ids, besides):
         count = _lost_events(near, far, id, kept.conversations[id].head)
@@ -391,7 +391,7 @@ class Held(Denied):
     """A conversation is withheld from the sync because of a secret."""
 
 
-HINT = "refold scan shows what was found; erase it, or sync without redact=hold"
+HINT = "refold scan shows the finding; erase it, or sync without redact=hold"
 
 
 def check_events(near: Store, events: Sequence[Event]) -> None:
@@ -410,15 +410,15 @@ def check_events(near: Store, events: Sequence[Event]) -> None:
 def _check(text: str, place: str) -> None:
     for secret in secrets_in(text):
         if secret.sure:
-            message = f"{place} holds what looks like a secret ({secret.kind}), and is held back"
+            message = f"{place} contains an apparent secret ({secret.kind}), and is held back"
             raise Held(message, hint=HINT)
 
 
 def check_id(conversation: str) -> None:
     """Raises Invalid if the id of a new conversation has a secret: ids are visible everywhere."""
     if any(secret.sure for secret in secrets_in(conversation)):
-        message = "the id of the conversation holds what looks like a secret"
-        raise Invalid(message, hint="give it another id; its title can say more")
+        message = "the id of the conversation contains an apparent secret"
+        raise Invalid(message, hint="choose another id; its title can say more")
 
 
 def _texts(event: Event) -> Iterator[str]:

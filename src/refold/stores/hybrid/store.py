@@ -314,7 +314,7 @@ class HybridStore:
         self._fetched(conversation, lambda: self._delete_near(conversation))
 
     def _delete_near(self, conversation: str) -> None:
-        """Deletes, and records it, so that no sync fetches the conversation again."""
+        """Deletes the conversation and records that, so that no sync fetches it again."""
         with sync_record.locked(self._record_path):
             self.near.delete(conversation)
             kept = self._record()
@@ -375,7 +375,7 @@ class HybridStore:
             sync_record.write(self._record_path, kept)
 
     def _ask_far(self, ask: Callable[[Store], object]) -> bool:
-        """Whether the far store had the missing conversation or content, and it was fetched."""
+        """Fetches a missing conversation or content. Returns whether the far store had it."""
         if self._read_only or time.monotonic() < self._silent_until:
             return False
         try:

@@ -1,6 +1,6 @@
 """The record of the last sync, and the list of replaced logs.
 
-`sync.json` beside the near store has the sync state of each conversation. It may be lost: the next
+`sync.json` beside the near store has the sync state of each conversation. If it is lost, the next
 sync compares heads and makes it again. A writer holds its lock (`locked`) from reading to writing,
 and makes no far call meanwhile. `current_state` adds the appends since the last sync.
 
@@ -72,7 +72,7 @@ class Record(Struct, kw_only=True):
     conversations deleted here, which are fetched again only on request. `is_refused`: the far store
     denied access at the last sync. `place` identifies the folder: a copy elsewhere belongs to
     another device. `devices` are the devices that sync with the far store, by log id; `told` and
-    `told_mark` are number and mark of this device's last note."""
+    `told_mark` are the number and the mark of this device's last note."""
 
     device: str
     place: str = ""
@@ -134,8 +134,8 @@ def _device_name(seed: bytes) -> str:
 
 
 def _place(path: str | None) -> str:
-    """An identifier of the folder: another one for a copy, and on another machine; the same after a
-    rename. Empty without a folder."""
+    """An identifier of the folder. It differs for a copy and on another machine, and stays the same
+    after a rename. Empty without a folder."""
     try:
         folder = os.stat(os.path.dirname(path)).st_ino if path is not None else 0
     except OSError:
@@ -197,7 +197,7 @@ def last_state(id: str, kept: Record) -> Synced | None:
 
 
 def current_state(about: Conversation, kept: Record) -> Synced:
-    """The state of a conversation by the record and the appends since."""
+    """The state of a conversation, from the record and the appends since."""
     recorded = kept.conversations.get(about.id) or ConversationState(state="pending")
     pending = max(0, about.head - recorded.head) + recorded.lost
     state = _effective_state(recorded, pending, kept)
@@ -369,7 +369,7 @@ class Moves:
             return
         assert self._count is not None, "only a writer replaces"
         try:
-            # The line before may be half written.
+            # The previous line may be half-written.
             os.write(fd, b"\n" + msgspec.json.encode(move) + b"\n")
             self._count.grow()
         except OSError as error:

@@ -169,7 +169,7 @@ class Connections:
     def read(
         self, work: Callable[[Link], R], nothing: Callable[[], R], *, way: Way = Way.ALONE
     ) -> R:
-        """Reads, usually in one statement. Without tables, `nothing` gives the result."""
+        """Reads, usually in one statement. Without tables, `nothing` returns the result."""
         return self.run(work, way=way, nothing=nothing)
 
     def run(

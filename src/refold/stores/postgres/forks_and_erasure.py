@@ -130,7 +130,8 @@ def leave_parent(link: Link, place: Place, about: Conversation) -> None:
 
 
 def salvage(link: Link, place: Place) -> Salvage:
-    """The rows of a log and of its ancestors, each an event or a text that says what is wrong."""
+    """The rows of a log and of its ancestors: each an event, or a message that describes the
+    damage."""
     about = log.conversation_row(link, place)
     pieces: list[Event | str] = []
     for holder, last in log.upwards(link, place, about, checks.SEQ_MAX):

@@ -152,7 +152,7 @@ def event_of(row: Any) -> Event:
             counter=counter.decode(),
         )
     except UnicodeDecodeError as error:
-        raise Corrupt(f"event {seq}: a text is not UTF-8", hint=REPAIR) from error
+        raise Corrupt(f"event {seq}: its text is not UTF-8", hint=REPAIR) from error
 
 
 def _dense(events: list[Event], after: int) -> list[Event]:

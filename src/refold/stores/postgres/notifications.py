@@ -1,9 +1,9 @@
 """Hints between the processes that share a database: which logs may have a new head.
 
-NOTIFY sends them, LISTEN receives them. A hint may be lost, late, repeated, or made up by anybody
-who can connect, so it only says where to look. Hints are sent after their commits, many at once: a
-NOTIFY inside an append would serialize all appends of the database. Receiving needs a connection of
-its own, which a pooler does not give. Neighbours: `edges.server` publishes and receives,
+NOTIFY sends them, LISTEN receives them. A hint may be lost, late, repeated, or forged by anyone who
+can connect, so it only says where to look. Hints are sent after their commits, many at once: a
+NOTIFY inside an append would serialize all appends of the database. Receiving needs a separate
+connection, which a pooler does not provide. Neighbours: `edges.server` publishes and receives,
 `connections` runs the statements.
 """
 
@@ -131,7 +131,7 @@ def _encoded(sender: str, changes: list[tuple[str, str, int]]) -> bytes:
 
 
 def payload_in(text: str) -> Payload | None:
-    """The content of a NOTIFY; None if it is foreign: anybody may use the channel."""
+    """The content of a NOTIFY; None if it is foreign, because anyone may use the channel."""
     try:
         return decoding.decode(text, Payload)
     except (msgspec.DecodeError, RecursionError):

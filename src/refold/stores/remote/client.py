@@ -308,7 +308,7 @@ class Client:
 
     def not_understood(self, why: object) -> Unavailable:
         """The error for an answer that no refold server gives."""
-        message = f"{self.place} gave an answer that cannot be understood: {why}"
+        message = f"{self.place} sent an answer that cannot be understood: {why}"
         return Unavailable(message, hint="is that the address of a refold server?")
 
 

@@ -1,14 +1,14 @@
 """The database file: making it, opening it, migrating it, and reading it without a trace.
 
 A new file is private to its owner whatever the umask, and marked by an application id; a file of
-another program or of a newer refold is never touched. A database of an older layout is copied
-beside itself first (`refold.db.v0`), for the refold that made it, then migrated in one transaction.
+another program or of a newer refold is never touched. A database with an older layout is copied
+first (to `refold.db.v0` beside it, for the refold that made it), then migrated in one transaction.
 
 A reader changes no byte, name or time. SQLite makes a -wal and a -shm file even for a reader, and
-the last connection to close moves commits, so there are two ways. Where a WAL holds commits, the
-reader uses the writer's files as they are (`readonly_shm`), and closes them after each question, so
+the last connection to close moves commits, so there are two ways. If a WAL holds commits, the
+reader uses the writer's files as they are (`readonly_shm`), and closes them after each query, so
 that a writer can still remove them. Otherwise the file alone is the database and is read as
-`immutable`; if a writer changes it meanwhile, the question is asked again. Neighbour: `store`.
+`immutable`; if a writer changes it meanwhile, the query is repeated. Neighbour: `store`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from refold.system import disk
 
 APPLICATION_ID = 0x7265666F  # "refo"
 BUSY_MS = 10_000
-# A single append writes one page, so it is small. Where many write at once their appends share
-# commits, and a page is written once for several events.
+# A single append writes one page, so it is small. Many simultaneous appends share commits, and a
+# page is written once for several events.
 PAGE_BYTES, SHARED_PAGE_BYTES = 1024, 4096
 WAL_PAGES, SHARED_WAL_PAGES = 1_000, 4_000
 _PRAGMAS = f"""
@@ -43,7 +43,7 @@ PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={WAL_PAGES};
 PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES}; PRAGMA checkpoint_fullfsync=ON
 """
 
-PLANTED_HINT = "somebody else changed it: move it away, or restore it from a copy"
+PLANTED_HINT = "another program changed it: move it away, or restore it from a copy"
 _MARKS = """
 SELECT (SELECT application_id FROM pragma_application_id),
        (SELECT user_version FROM pragma_user_version),
@@ -51,8 +51,9 @@ SELECT (SELECT application_id FROM pragma_application_id),
        (SELECT name FROM sqlite_schema WHERE type IN ('view', 'trigger') LIMIT 1)
 """
 
-# Closing any descriptor of a file drops all POSIX locks this process holds on it. Creating the
-# database is the one time we hold a descriptor of our own to it, so nobody may connect meanwhile.
+# Closing any descriptor of a file drops all POSIX locks this process holds on it. Only while
+# creating the database do we hold our own descriptor of it, so no connection may be opened
+# meanwhile.
 CONNECTING = threading.Lock()
 
 
@@ -131,7 +132,7 @@ def refuse_strange_links(path: str) -> None:
 
 def refuse_strange_files(path: str) -> None:
     """Raises an error for a link or a pipe at the path of a file that SQLite makes beside the
-    database: private text would go elsewhere, or SQLite would wait for ever."""
+    database: private text would go elsewhere, or SQLite would wait forever."""
     # SQLite follows a link to the database before it names the files beside it.
     real = os.path.realpath(path)
     for name in (f"{real}-wal", f"{real}-shm", f"{real}-journal"):
@@ -161,7 +162,7 @@ def _create(path: str) -> None:
         disk.make_folder(os.path.dirname(path))
         create_empty(path)
     except FileExistsError:
-        return  # another process was faster; its file is as good as ours
+        return  # another process was faster; its file will do
     except OSError as error:
         raise disk.os_failure(error, f"cannot create {path}") from error
 
@@ -183,8 +184,8 @@ def _open(path: str) -> apsw.Connection:
         connection.close(True)
         if not _is_on_read_only_disk(path) or has_wal(path):
             raise
-        # On a read-only disk SQLite cannot make its -shm file. Nobody can write there, so without
-        # a WAL the file alone is the database.
+        # On a read-only disk SQLite cannot make its -shm file. There are no writers either, so
+        # without a WAL the file alone is the database.
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
         configure(connection)
@@ -295,7 +296,7 @@ def any_failure(error: Exception, path: str) -> RefoldError:
         case OSError():
             return disk.os_failure(error, f"cannot use {path}")
         case UnicodeDecodeError():
-            return Corrupt(f"{path}: a text is not UTF-8", hint=codec.REPAIR)
+            return Corrupt(f"{path}: some text in it is not UTF-8", hint=codec.REPAIR)
         case _:
             hint = "text without surrogates, numbers of 64 bits"
             return Invalid(f"not storable: {error}", hint=hint)

@@ -190,7 +190,7 @@ def span(connection: apsw.Connection, row: Row, after: int, last: int, limit: in
             events += map(event_of, connection.execute(_READ, bounds))
         except UnicodeDecodeError as error:
             seq = after + len(events) + 1
-            raise Corrupt(f"event {seq}: a text is not UTF-8", hint=REPAIR) from error
+            raise Corrupt(f"event {seq}: its text is not UTF-8", hint=REPAIR) from error
     # A damaged page must not shorten a log silently.
     for seq, event in enumerate(events, after + 1):
         if event.seq != seq:
