@@ -72,7 +72,7 @@ def check_options(given: ProxySettings) -> None:
 
 
 def checked(given: ProxySettings) -> ProxySettings:
-    """The complete settings. Raises an error for a missing host name."""
+    """The complete settings. Invalid for a missing host name."""
     check_options(given)
     from refold.edges.proxy.upstream import PROVIDERS, base_checked
 
