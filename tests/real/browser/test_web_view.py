@@ -314,3 +314,34 @@ def test_a_page_of_another_origin_gets_nothing(
     assert all("refold" not in (frame.title() or "") for frame in page.frames[1:])
     context.close()
     elsewhere.shutdown()
+
+
+def test_a_price_then_an_act_and_its_undo(
+    view: View, server: Running, chance: random.Random
+) -> None:
+    """Story 4: nothing is in the log before the yes; undone, the page is as before."""
+
+    def page() -> tuple[int, list[tuple[int, int, int]]]:
+        with refold.open("talk", store=f"sqlite:{server.store}", read_only=True) as context:
+            slots = [(slot.seq, slot.last, slot.tokens) for slot in context.view.slots]
+            return context.view.head, slots
+
+    head, slots = page()
+    hidden = chance.choice([seq for seq, last, _ in slots if seq == last][1:-1])
+    view.go(f"s/talk?m={hidden}")
+    view.page.locator(".panel [data-act=Hide]").wait_for()
+    view.page.keyboard.press("h")
+    view.page.locator(".price .primary").wait_for()
+    shown = view.text(".price dl")
+    assert "tokens are written again" in shown and page() == (head, slots)
+    view.page.locator(".price .primary").click()
+    view.page.locator(".panel .done").wait_for()
+    after = page()
+    sizes = re.search(r"(\S+) to (\S+) of", shown)
+    assert sizes is not None and after[0] > head and after[1] != slots
+    view.page.locator(".facts", has_text=sizes[2]).wait_for()
+    view.page.keyboard.press("Escape")
+    view.page.keyboard.press("z")
+    view.page.locator(".price .primary").click()
+    view.page.locator(".panel .done").wait_for()
+    assert page()[1] == slots and page()[0] > after[0]
