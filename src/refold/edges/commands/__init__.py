@@ -86,8 +86,14 @@ COMMANDS = {
     "export": Entry(
         "import_export", "Write a conversation or a memory to a file or a store.", "conversation"
     ),
+    "ui": Entry(
+        "ui",
+        "See sessions in a browser: what the agent saw, what the model read.",
+        "conversation",
+        is_shell_only=True,
+    ),
     "replay": Entry(
-        "replay", "Compare refold with other policies on one of your sessions.", "conversation"
+        "replay", "Say what your sessions cost, and what refold would have saved.", "conversation"
     ),
     "demo": Entry("replay", "Play an agent session with and without refold.", "conversation", True),
     "artifact list": Entry(

@@ -49,9 +49,11 @@ class Where(TypedDict, total=False):
 
 
 class SessionFacts(Entry, frozen=True, kw_only=True):
-    """Facts about the session, valid from here on; None means unchanged."""
+    """Facts about the session, valid from here on; None means unchanged. `window` is the model's,
+    as the agent has it."""
 
     model: str | None = None
+    window: int | None = None
     title: str | None = None
     system: Any = None
     tools: list[Any] | None = None

@@ -1,8 +1,9 @@
 """The database file: making it, opening it, migrating it, and reading it without a trace.
 
 A new file is private to its owner whatever the umask, and marked by an application id; a file of
-another program or of a newer refold is never touched. A database with an older layout is copied
-first (to `refold.db.v0` beside it, for the refold that made it), then migrated in one transaction.
+another program or of a newer refold is never touched. A database of an older layout is migrated in
+one transaction; if its content changes, it is copied beside itself first (`refold.db.v0`), for the
+refold that made it.
 
 A reader changes no byte, name or time. SQLite makes a -wal and a -shm file even for a reader, and
 the last connection to close moves commits, so there are two ways. If a WAL holds commits, the
@@ -31,7 +32,7 @@ from refold.checked import quoted
 from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 from refold.stores import checks
-from refold.stores.sqlite import log
+from refold.stores.sqlite import log, recent
 from refold.system import disk
 
 APPLICATION_ID = 0x7265666F  # "refo"
@@ -224,7 +225,8 @@ def configure(connection: apsw.Connection) -> None:
 def _is_ours(connection: apsw.Connection, path: str) -> bool:
     """True for a refold database, which is migrated if necessary; False for an empty one."""
     version = version_of(connection, path)
-    if version is not None and version < VERSION and not connection.in_transaction:
+    is_old = version is not None and version < VERSION and not connection.in_transaction
+    if version is not None and is_old and not (version >= COMPLETE and connection.readonly("main")):
         migrate(connection, path, version)
         version_of(connection, path)
     return version is not None
@@ -238,8 +240,8 @@ def version_of(connection: apsw.Connection, path: str) -> int | None:
     if application == APPLICATION_ID:
         if version > VERSION:
             raise checks.too_new(path, version, VERSION)
-        if version == VERSION and schema not in _own_schemas():
-            _refuse_planted(schema, path)
+        if version >= COMPLETE and schema not in _own_schemas()[version]:
+            _refuse_planted(schema, version, path)
         return int(version)
     if application or version or schema != NO_SCHEMA:
         raise Corrupt(
@@ -249,18 +251,20 @@ def version_of(connection: apsw.Connection, path: str) -> int | None:
 
 
 @cache
-def _own_schemas() -> dict[str, frozenset[tuple[str, ...]]]:
-    """The schemas that refold makes, as `_MARKS` gives them: of a new database, and of one that was
-    migrated."""
-    made = apsw.Connection(":memory:")
-    made.execute(log.SCHEMA)
-    schemas = [made.execute(_MARKS).get[2]]
-    made.execute("ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks")
-    for version in range(VERSION):
-        made.execute(STEPS[version]).fetchall()
-    schemas.append(made.execute(_MARKS).get[2])
-    made.close()
-    return {schema: _entries(schema) for schema in schemas}
+def _own_schemas() -> dict[int, dict[str, frozenset[tuple[str, ...]]]]:
+    """The schemas that refold makes, by version, as `_MARKS` gives them: of a database that is new,
+    and of one that was made by an older refold and migrated."""
+    known: dict[int, dict[str, frozenset[tuple[str, ...]]]] = {
+        one: {} for one in range(VERSION + 1)
+    }
+    for first, backwards in _BACKWARDS.items():
+        with closing(apsw.Connection(":memory:")) as made:
+            made.execute(log.SCHEMA + backwards).fetchall()
+            for version in range(first, VERSION + 1):
+                schema = made.execute(_MARKS).get[2]
+                known[version][schema] = _entries(schema)
+                made.execute(STEPS.get(version, "")).fetchall()
+    return known
 
 
 def _entries(schema: str) -> frozenset[tuple[str, ...]]:
@@ -272,13 +276,14 @@ def _entries(schema: str) -> frozenset[tuple[str, ...]]:
     )
 
 
-def _refuse_planted(schema: str, path: str) -> None:
+def _refuse_planted(schema: str, version: int, path: str) -> None:
     """Raises Corrupt for a schema that differs from ours in more than its layout: a view or trigger
     would act for a table, and a check, default or generated column on what is written."""
     entries = _entries(schema)
-    if entries in _own_schemas().values():
+    schemas = [*_own_schemas()[version].values()]
+    if entries in schemas:
         return
-    own = next(iter(_own_schemas().values()))
+    own = schemas[-1]
     extra = sorted(entries - own)
     kind, name, _ = (extra or sorted(own - entries))[0]
     has = f"has a {kind} that refold did not make" if extra else f"has no {kind}"
@@ -386,19 +391,30 @@ def _refusal(error: apsw.Error, path: str) -> RefoldError:
 
 # --- older layouts ---
 
-VERSION = 1
+VERSION = 2
 STEPS: dict[int, str] = {
-    # From this version to the next. 0 is the preview, which had neither titles nor bookmarks.
+    # From this version to the next. 0 is the preview, which had neither titles nor bookmarks; 1 did
+    # not know which conversations were written last.
     0: """
         ALTER TABLE conversations ADD COLUMN title TEXT NOT NULL DEFAULT '';
         CREATE TABLE bookmarks(number INTEGER PRIMARY KEY, bookmark BLOB NOT NULL) STRICT;
     """,
+    1: recent.SCHEMA,
 }
+# What leads from the newest layout back to a version.
+_BACKWARDS = {
+    0: "ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; DROP TABLE recent",
+    1: "DROP TABLE recent",
+    VERSION: "",
+}
+COMPLETE = 1  # from this version on all of the content is there: the rest is derived
 
 
 def migrate(connection: apsw.Connection, path: str, version: int) -> None:
-    """Migrates the database to the newest layout. A copy of the old one stays beside it."""
-    _copy(connection, path, version)
+    """Migrates the database to the newest layout. A copy of the old one stays beside it, if its
+    content changes."""
+    if version < COMPLETE:
+        _copy(connection, path, version)
     connection.execute("BEGIN IMMEDIATE")
     try:
         take_steps(connection)
@@ -414,6 +430,8 @@ def take_steps(connection: apsw.Connection) -> None:
     # Another process may have taken some in the meantime.
     for step in range(connection.pragma("user_version"), VERSION):
         connection.execute(STEPS[step]).fetchall()
+        if step == COMPLETE:
+            recent.fill(connection)
     connection.execute(f"PRAGMA user_version={VERSION}").fetchall()
 
 
@@ -497,6 +515,16 @@ class Reader:
             connection.close()
 
 
+def stamp(path: str) -> tuple[int, ...]:
+    """A value that changes with every commit to the database, by any process."""
+    found = (_stat(path), _stat(os.path.realpath(path) + "-wal"))
+    return tuple(
+        number
+        for one in found
+        for number in ((one.st_ino, one.st_size, one.st_mtime_ns) if one else (0, 0, 0))
+    )
+
+
 def _stamp(path: str) -> Stamp | None:
     """A value that changes with the database file or its WAL; None if there is no database."""
     found = _stat(path)
@@ -513,7 +541,7 @@ def _connection(path: str, *, in_wal: bool) -> apsw.Connection | None:
         try:
             configure(connection)
             version = version_of(connection, path)
-            if version == VERSION:
+            if version is not None and version >= COMPLETE:
                 return connection
             if version is None:
                 refuse_lost(path)
