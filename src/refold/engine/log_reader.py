@@ -195,7 +195,7 @@ class LogReader:
     def exported(
         self, format: Literal["json", "markdown"] = "json", *, secrets: bool | None = None
     ) -> str:
-        """The exported conversation as a text."""
+        """The exported conversation as a string."""
         from refold.conversations.exporter import chunks_of
 
         with self._log.guard:

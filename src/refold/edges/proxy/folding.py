@@ -1,5 +1,5 @@
 """How the proxy folds: into which window, with which settings, and with the provider's own
-compaction first if parsed to.
+compaction first if asked to.
 
 A window smaller than the model's is a wish, not a limit: the page may fill it, and the answer has
 room above it. Every call pays for its page, so the page of a short conversation stays small. An
@@ -7,7 +7,7 @@ agent that reads much at once would fill it every few calls, and each compaction
 the next one waits until the page is full, and goes further. A user's own settings override all of
 this.
 
-The provider's compaction is parsed for with the call that needs it: its key and headers, model,
+The provider's compaction is requested with the call that needs it: its key and headers, model,
 system prompt and tools, and messages up to the cut, all sent before, so that later thinking stays
 valid. If it fails, the compactor folds here. Neighbours: `conversation_registry` opens
 conversations, `observer` hands calls over, `app` sends, `compaction.native` asks.
