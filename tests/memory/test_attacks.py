@@ -15,7 +15,7 @@ from refold.core.model import Message, Text
 from refold.display import fenced
 from refold.ledger.sentences import SECTIONS
 from refold.memory.extraction import taken_from, typed
-from refold.memory.standing import is_standing
+from refold.memory.standing_rules import is_standing
 from tests.edges.cli.rooms import run
 
 KEEP = {"memory_extract": "keep"}

@@ -25,16 +25,17 @@ from msgspec.structs import replace
 
 from refold.checked import beginning, quoted
 from refold.core import bookmark
+from refold.core.active_events import REACHING
 from refold.core.bookmark import Bookmark
-from refold.core.codec import conversation_checked, decode
+from refold.core.codec import decode
 from refold.core.fold import merged
+from refold.core.ids import conversation_checked
 from refold.core.model import Conversation, Event, Message, Meta, ToolResult
 from refold.core.shortened import ERASED, text_of
-from refold.core.switches import REACHING
 from refold.display import ago, cut, is_text, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log, now_ms
-from refold.log.trace import chain_at, conversations, is_taken, pages_of
+from refold.log.stored_logs import chain_at, conversations, is_taken, newest_first, pages_of
 from refold.stores.protocol import Store
 
 FOLDER = "cwd"  # metadata key of a conversation's folder
@@ -57,7 +58,7 @@ def newest(
     latter including folders below it."""
     if limit is not None and limit < 0:
         raise Invalid(f"a limit of {limit} conversations", hint="leave it out for all of them")
-    ordered = iter(sorted(conversations(store), key=lambda about: (-about.updated_ms, about.id)))
+    ordered = newest_first(store)
     if tag or folder:
         ordered = (about for about in ordered if _fits(meta_of(store, about), tag, folder))
     return list(islice(ordered, limit))
@@ -139,7 +140,7 @@ def id_of(store: Store, name: str, numbers: Mapping[int, str] | None = None) -> 
         if not is_taken(store, id):
             raise NotFound(f"{name} was {id}, which does not exist any more", hint=again)
         return id
-    there = newest(store)
+    there = newest(store, limit=int(digits))
     if int(digits) > len(there):
         raise NotFound(f"there is no conversation {name}", hint=f"{store.url} holds {len(there)}")
     return there[int(digits) - 1].id
@@ -202,7 +203,7 @@ def _first_words(store: Store, conversation: str, after: int) -> str:
         if not isinstance(body, Message) or body.role != "user":
             continue
         # Imported late: a status line loads this module, and needs no texts.
-        from refold.log.front import without_reminders
+        from refold.log.fingerprints import without_reminders
 
         blocks = (block for block in body.blocks if not isinstance(block, ToolResult))
         texts = [without_reminders(text_of(block)) for block in blocks]
@@ -293,7 +294,7 @@ def id_for(store: Store, name: str) -> str:
         if not is_taken(store, id) or has_name(store, id, name):
             return id
         Log(store, id)  # Corrupt if it cannot be read: it may have the name
-    raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="give an id")
+    raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="pass an id")
 
 
 def _first_id(name: str) -> str:

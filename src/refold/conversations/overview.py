@@ -34,7 +34,7 @@ from refold.core.shortened import ERASED
 from refold.dialects.overflow import LIMIT_MIN
 from refold.errors import Corrupt, Denied, NotFound, RefoldError
 from refold.log.log import Log
-from refold.log.trace import chain_at, pages_of
+from refold.log.stored_logs import chain_at, pages_of
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 

@@ -19,7 +19,7 @@ from refold.core.model import Message, Text, View
 from refold.errors import Conflict, Invalid, NotFound
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, ledger_lines, merged
-from refold.log.trace import open_id_checked
+from refold.log.stored_logs import open_id_checked
 from refold.log.undo import seq_of
 from refold.redaction import redactor
 

@@ -4,7 +4,8 @@ Made by code from the logs, also of sessions that were only imported: the user's
 the messages that set them, what was asked and decided, what is open, the files in work, and the
 commands that succeeded last, each with its handle, `CONVERSATION#SEQ`. Words of tools are never
 quoted, except names of files and the commands that the agent ran. Sections share the room, and what
-one leaves is the next one's. Neighbours: `memory.standing`, `project_files`, `ledger`.
+one leaves is the next one's. Neighbours: `conversation_memory.standing_rules`, `project_files`,
+`ledger`.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from refold.errors import Invalid
 from refold.ledger.ledger import facts_of
 from refold.ledger.sentences import own_text
 from refold.log.open_log import OpenLog
-from refold.log.trace import pages_of
+from refold.log.stored_logs import pages_of
 from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import taken_from
-from refold.memory.standing import rules_of
+from refold.memory.standing_rules import rules_of
 from refold.redaction import redacted
 from refold.stores.protocol import Store
 from refold.tokens.estimate import estimate

@@ -2,8 +2,8 @@
 
 An undo that makes the page too large removes its oldest messages, as a batch that the result names;
 a redo restores the very page on which the undo was requested. Both start over if other writers
-compacted or went back meanwhile. The search index is opened at first use. Neighbours: `log.points`,
-`log.trace`, `log.undo`, `compaction.compactor`, `search.searcher`.
+compacted or went back meanwhile. The search index is opened at first use. Neighbours:
+`log.restore_points`, `log.message_history`, `log.undo`, `compaction.compactor`, `search.searcher`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from refold.conversations.listing import (
     meta_of,
     title_of,
 )
+from refold.core.active_events import Controls, switched
 from refold.core.fold import Fold
 from refold.core.laws import thinking_check
 from refold.core.model import Event, Restore, Revert, Thinking
-from refold.core.switches import Controls, switched
 from refold.dialects.native import is_shown
 from refold.display import suggestion
 from refold.errors import Conflict, Denied, Invalid
@@ -41,17 +41,27 @@ from refold.log.log import PAGE_EVENTS, TRIES_MAX
 from refold.log.notes import keyed
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
-from refold.log.undo import Change, History, Undone, history, redoing, restoring, reverting, undoing
+from refold.log.undo import (
+    Change,
+    History,
+    Undone,
+    covering,
+    history,
+    redoing,
+    restoring,
+    reverting,
+    undoing,
+)
 from refold.redaction import redacted
 from refold.search.embedders import Embedder, check_embedder
 from refold.search.snippets import Hit, grouped
 from refold.system.disk import Moment
 
 if TYPE_CHECKING:
+    from refold.log.message_history import Trace
     from refold.log.notes import Noted
-    from refold.log.points import Difference, Point, Restored
+    from refold.log.restore_points import Difference, Point, Restored
     from refold.log.states import Batch, States, StateWalk
-    from refold.log.trace import Trace
     from refold.search.searcher import Searcher
     from refold.strategies.importance import Score
 
@@ -76,7 +86,7 @@ class LogReader:
         with `limit`, the first of them."""
         for name, value in (("after", after), ("limit", limit or 0)):
             if value < 0:
-                raise Invalid(f"{name} is {value}", hint="give a number from 0")
+                raise Invalid(f"{name} is {value}", hint="pass a number from 0")
         first = self._page(after, None, PAGE_EVENTS if limit is None else min(PAGE_EVENTS, limit))
         if len(first) < PAGE_EVENTS or limit == PAGE_EVENTS:
             return iter(first)
@@ -102,7 +112,7 @@ class LogReader:
         """Restore points, newest first: checkpoints by name, one for `every` messages, and one
         before each compaction, undo and restore. Unnamed points are listed for `hours`, the newest
         `keep` always; any other seq can be restored, too."""
-        from refold.log.points import points_of
+        from refold.log.restore_points import points_of
 
         with self._log.reading() as state:
             events = self._log.log.read() if state.head else ()
@@ -145,7 +155,7 @@ class LogReader:
     def diff(self, first: int | str, last: int | str | None = None) -> Difference:
         """How the page at one point (a seq or a checkpoint) differs from the page at another;
         `last` is the head unless it is given."""
-        from refold.log.points import difference
+        from refold.log.restore_points import difference
 
         with self._log.reading() as state:
             start = restoring(state, first).seq
@@ -156,7 +166,7 @@ class LogReader:
     def why(self, seq: int) -> list[Trace]:
         """Every event that hid, changed, pinned or brought back a message, or changed the file it
         shows, oldest first, with its time and reason."""
-        from refold.log.trace import message_history
+        from refold.log.message_history import message_history
 
         with self._log.reading():
             return message_history(self._log.log, seq, self._log.config)
@@ -205,9 +215,13 @@ class LogReader:
 Choose = Callable[[History], tuple[Change, list[Revert]]]
 
 
-def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
-    """Switches off the newest active compaction or restore."""
-    with log.reading():
+def undo(
+    log: OpenLog, model: ActiveModel, compactor: Compactor, batch: str, expect: int | None
+) -> Undone:
+    """Switches off the newest active compaction or restore, or one batch, however old."""
+    with log.deciding(expect) as state:
+        if batch:
+            return _reverted(log, model, state, batch)
         undone = _switched(log, model, _to_undo)
         if not undone:
             return undone
@@ -222,28 +236,34 @@ def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
         )
 
 
-def revert(log: OpenLog, model: ActiveModel, batch: str) -> Undone:
-    """Switches off one compaction, however old."""
-    with log.reading() as state:
-        before, purpose = model.current, state.purposes.get(batch, "")
-        log.append([log.draft(reverting(state, batch))])
-        return Undone(
-            batch=batch,
-            kind="compaction",
-            purpose=purpose,
-            tokens_before=before,
-            tokens_after=model.current,
-            refused_thinking=_refused_thinking(log, model),
-        )
+def _reverted(log: OpenLog, model: ActiveModel, state: Fold, batch: str) -> Undone:
+    before, purpose = model.current, state.purposes.get(batch, "")
+    draft = log.draft(reverting(state, batch))
+    covered_by = covering(state.controls.all(), batch)
+    log.append([draft])
+    return Undone(
+        batch=batch,
+        kind="compaction",
+        purpose=purpose,
+        tokens_before=before,
+        tokens_after=model.current,
+        refused_thinking=_refused_thinking(log, model),
+        covered_by=covered_by,
+    )
 
 
 def restore(
-    log: OpenLog, config: Config, to: int | float | str | Moment, *, dry_run: bool
+    log: OpenLog,
+    config: Config,
+    to: int | float | str | Moment,
+    *,
+    dry_run: bool,
+    expect: int | None,
 ) -> Restored:
     """Takes the page back to a position; a dry run only reports what that would switch off."""
-    from refold.log.points import restored, seq_or_name
+    from refold.log.restore_points import restored, seq_or_name
 
-    with log.reading() as state:
+    with log.deciding(expect) as state:
         seq = restoring(state, seq_or_name(log.log, to)).seq
         planned = restored(log.log, seq, config)
         if not dry_run:
@@ -251,9 +271,9 @@ def restore(
     return planned
 
 
-def redo(log: OpenLog, model: ActiveModel) -> Undone:
+def redo(log: OpenLog, model: ActiveModel, expect: int | None) -> Undone:
     """Reinstates what was undone last."""
-    with log.reading():
+    with log.deciding(expect):
         return _switched(log, model, _to_redo)
 
 

@@ -25,9 +25,14 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.trigger import NOTED
 from refold.core.model import COMPACT_TOOL
 from refold.display import cut, fenced, moment, number, one_line
-from refold.engine import memory as memory_tools
+from refold.engine import conversation_memory as memory_tools
+from refold.engine.conversation_memory import (
+    ForgetArguments,
+    MemoryTools,
+    RecallArguments,
+    RememberArguments,
+)
 from refold.engine.log_reader import ConversationSearch
-from refold.engine.memory import ForgetArguments, MemoryTools, RecallArguments, RememberArguments
 from refold.errors import Invalid, RefoldError
 from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between

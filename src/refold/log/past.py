@@ -4,7 +4,7 @@ A bookmark is kept along the log once it has grown by enough events, and by a mu
 bookmark's own size. Events that reach back (`switched_on`) begin at the newest place before which
 the same events are on and off as afterwards: from there, only events that are on are folded again,
 and the sums of all events go on. Without such a place, the fold begins at the first event.
-Neighbours: `core.bookmark` has the bytes, `core.switches` what is off; `log` calls.
+Neighbours: `core.bookmark` has the bytes, `core.active_events` what is off; `log` calls.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from refold.core import bookmark
+from refold.core.active_events import Controls, Switches, switched, switches, without_texts
 from refold.core.codec import decode
-from refold.core.eras import named_by
 from refold.core.fold import CHANGING, FactPlace, Fold, folded
 from refold.core.model import (
     Erase,
@@ -33,7 +33,7 @@ from refold.core.model import (
     Span,
     Summarize,
 )
-from refold.core.switches import Controls, Switches, switched, switches, without_texts
+from refold.core.thinking_validity import named_by
 from refold.errors import RefoldError
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.core.active_events import Off, switched
 from refold.core.budget import current_tokens, factor_of
 from refold.core.codec import decode
-from refold.core.eras import named_by
 from refold.core.fold import Fold
 from refold.core.model import (
     ENDLESS,
@@ -34,7 +34,7 @@ from refold.core.model import (
     Summarize,
 )
 from refold.core.shortened import quoted_seqs, skeleton
-from refold.core.switches import Off, switched
+from refold.core.thinking_validity import named_by, overlaps, with_span
 from refold.errors import Invalid
 from refold.log.log import Log
 from refold.log.past import Growth
@@ -108,7 +108,8 @@ class States(Struct, frozen=True, kw_only=True):
 class Batch(Struct, frozen=True, kw_only=True):
     """One compaction: the `id` to revert it by, and the `seq` of its first edit. It is `live`
     unless an undo or a restore switched it off. `purpose` is empty for an ordinary compaction, else
-    a constant of `core.model` such as `MADE_ROOM`."""
+    a constant of `core.model` such as `MADE_ROOM`. `covered_by` is the next active compaction over
+    some of the same messages: they do not come back before it is undone, too."""
 
     id: str
     seq: int
@@ -119,6 +120,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     tokens_after: int
     live: bool
     purpose: str = ""
+    covered_by: str = ""
 
 
 class StateWalk:
@@ -140,7 +142,8 @@ class StateWalk:
         self._open: dict[tuple[int, int, int], int] = {}  # those on the page, by their index
         self._sizes: list[tuple[int, int]] = []
         self._batches: dict[str, Batch] = {}
-        self._edits: dict[str, list[int]] = {}  # by batch
+        # By batch: the seq of each edit, its span, and whether it only shortens a message.
+        self._edits: dict[str, list[tuple[int, Span, bool]]] = {}
 
     @classmethod
     def continued(cls, walk: StateWalk | None, log: Log) -> StateWalk:
@@ -168,10 +171,20 @@ class StateWalk:
 
     def batches(self) -> list[Batch]:
         """Every compaction, oldest first."""
-        return [
-            replace(batch, live=any(seq not in self._off for seq in self._edits[batch.id]))
-            for batch in self._batches.values()
-        ]
+        listed: list[Batch] = []
+        later: list[tuple[str, list[Span]]] = []  # active ones, the newest first
+        for batch in reversed(self._batches.values()):
+            edits = [edit for edit in self._edits[batch.id] if edit[0] not in self._off]
+            own: list[Span] = []
+            covers: list[Span] = []
+            for _, span, is_replace in edits:
+                own = with_span(own, span)
+                covers = covers if is_replace else with_span(covers, span)
+            next_over = next((id for id, spans in reversed(later) if _meet(spans, own)), "")
+            listed.append(replace(batch, live=bool(edits), covered_by=next_over))
+            if covers:
+                later.append((batch.id, covers))
+        return listed[::-1]
 
     def _add(self, event: Event) -> None:
         """Applies one event, and notes what it changed."""
@@ -294,7 +307,15 @@ class StateWalk:
             purpose=edit.purpose,
         )
         self._batches[edit.batch] = replace(batch, edits=batch.edits + 1, tokens_after=after)
-        self._edits.setdefault(edit.batch, []).append(event.seq)
+        noted = (event.seq, named_by(edit), isinstance(edit, Replace))
+        self._edits.setdefault(edit.batch, []).append(noted)
+
+
+def _meet(some: Sequence[Span], others: Sequence[Span]) -> bool:
+    """Whether two lists of sorted spans share a message."""
+    if len(some) > len(others):
+        some, others = others, some
+    return any(overlaps(others, span) for span in some)
 
 
 def _in_one_only(one: Iterable[Span], other: Iterable[Span]) -> list[Span]:

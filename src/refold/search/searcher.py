@@ -2,8 +2,8 @@
 
 Full text and, with an embedder, vectors find messages and artifacts of all conversations, including
 messages no longer on any page. Problems that concern the user (an index that is behind or had to be
-rebuilt, a failing embedder) are reported, and the answer is the best available.
-Neighbours: `upkeep` hands out the index, `finding` queries it, the engine and the command line ask.
+rebuilt, a failing embedder) are reported, and the answer is the best available. Neighbours:
+`upkeep` hands out the index, `index_query` queries it, the engine and the command line ask.
 """
 
 from __future__ import annotations
@@ -20,13 +20,20 @@ from refold.core.codec import decode
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable, sentence
 from refold.redaction import redacted
-from refold.search import database, finding, served, snippets, upkeep, words
+from refold.search import (
+    database,
+    index_query,
+    snippets,
+    store_index,
+    upkeep,
+    words,
+)
 from refold.search import index as sources
 from refold.search.embedders import Embedder, chosen
-from refold.search.finding import newest_matches
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
-from refold.search.served import ServedIndex, ServedUpkeep
+from refold.search.index_query import newest_matches
 from refold.search.snippets import Filters, Hit, ShownMessages, Wanted
+from refold.search.store_index import ServedIndex, ServedUpkeep
 from refold.search.upkeep import Progress, Tell, Upkeep, VectorUpkeep, index_path, retried
 from refold.search.words import Query
 from refold.stores import terms_of
@@ -164,11 +171,11 @@ class Searcher:
                 self._embedder_asked = False
                 reason = f"{self.store.url} keeps no vectors: answers are by full text alone"
                 self._tell("embedder-failed", reason)
-            scope = served.scope_of(index, question.conversations)
-            search = served.Search(index, query, scope, question.filters)
+            scope = store_index.scope_of(index, question.conversations)
+            search = store_index.Search(index, query, scope, question.filters)
             if question.newest:
-                return served.newest_matches(search, question.limit + SPARE)
-            return served.best_matches(search, 2 * question.limit + SPARE)
+                return store_index.newest_matches(search, question.limit + SPARE)
+            return store_index.best_matches(search, 2 * question.limit + SPARE)
         ranges = _ranges(index, question.conversations)
         if not question.newest:
             return self._ranked(index, query, ranges, question)
@@ -182,13 +189,13 @@ class Searcher:
         """The best entries, by full text and any vectors."""
         filters = question.filters
         with database.limited(index.connection, SEARCH_WAIT_S):
-            found = finding.matches(index, query, ranges, filters)
-            scored = finding.scored(index, query, found, ranges, filters)
+            found = index_query.matches(index, query, ranges, filters)
+            scored = index_query.scored(index, query, found, ranges, filters)
         # This first makes missing vectors, within a time limit of its own.
         combined = self._vectors.compared(index, query, found, scored, ranges)
         with database.limited(index.connection, SEARCH_WAIT_S):
             most = 2 * question.limit + SPARE
-            return finding.best(index, query, combined.scores, ranges, filters, most)
+            return index_query.best(index, query, combined.scores, ranges, filters, most)
 
     # --- hits ---
 

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from refold.checked import quoted
 from refold.core import bookmark
+from refold.core.active_events import CONTROLS
 from refold.core.model import ROLES, Conversation, Event, Role
-from refold.core.switches import CONTROLS
 from refold.display import without_colors
 from refold.errors import Invalid
 from refold.log.log import Log

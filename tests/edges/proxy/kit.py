@@ -12,7 +12,7 @@ import httpx
 
 import refold
 from refold.core.model import Message as Opening
-from refold.edges.gate import Gate
+from refold.edges.local_access import Gate
 from refold.edges.proxy.app import Proxy
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import Folding

@@ -4,7 +4,8 @@ side chains.
 The conversation id is derived from the source and the session, so a session always maps to the same
 conversation, wherever its file is; a list without an id is identified by its path. The metadata of
 a conversation names its session, and only that session may continue in it. A session without
-messages creates no conversation. Neighbours: `recognition` finds the source, `follow` writes.
+messages creates no conversation. Neighbours: `recognition` finds the source, `session_update`
+writes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ from refold.edges.importers.entry import (
     UnreadLine,
     printable,
 )
-from refold.edges.importers.follow import Follower, OrderedEntry
 from refold.edges.importers.imported_log import (
     ChangedFile,
     imported_log,
@@ -59,9 +59,10 @@ from refold.edges.importers.imported_log import (
 )
 from refold.edges.importers.lines import Advance, Lines, Unchanged, digest
 from refold.edges.importers.recognition import Recognised, recognised
+from refold.edges.importers.session_update import Follower, OrderedEntry
 from refold.engine.context import Context
 from refold.errors import Conflict, Invalid
-from refold.log.trace import conversations, is_taken, pages_of
+from refold.log.stored_logs import conversations, is_taken, pages_of
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64

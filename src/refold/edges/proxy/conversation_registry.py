@@ -28,8 +28,8 @@ from refold.core.model import Block, Message, Text, ToolCall, View, is_shown
 from refold.dialects.protocol import GO_ON
 from refold.edges.proxy.body import Begun, ParsedCall, Wire, is_answer
 from refold.edges.proxy.folding import Compaction, Folding
-from refold.edges.proxy.inside import tools as inside
-from refold.edges.proxy.inside.tools import Kept, added_in
+from refold.edges.proxy.own_tools import tools as inside
+from refold.edges.proxy.own_tools.tools import Kept, added_in
 from refold.edges.proxy.page import Encoded, as_the_client_has_them, has_thoughts_of
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.edges.proxy.upstream import Limits

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from refold.core.model import Message, ToolCall, ToolResult, Usage
 from refold.dialects.usage import read_usage
-from refold.edges.gate import Header
+from refold.edges.local_access import Header
 from refold.edges.proxy.body import (
     LISTS,
     Copy,
@@ -41,8 +41,8 @@ from refold.edges.proxy.body import (
 )
 from refold.edges.proxy.conversation_registry import ConversationRegistry, OpenConversation, common
 from refold.edges.proxy.folding import Send, headers_for
-from refold.edges.proxy.inside import tools as kept
-from refold.edges.proxy.inside.events import Inside
+from refold.edges.proxy.own_tools import tools as kept
+from refold.edges.proxy.own_tools.events import Inside
 from refold.edges.proxy.page import as_the_client_has_them, is_own, is_refused, with_loops_taken
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.edges.proxy.upstream import Target, is_retry, session_of

@@ -21,7 +21,6 @@ from math import log
 from msgspec import Struct
 
 from refold.ledger.sentences import binds
-from refold.strategies.brief import CJK
 from refold.strategies.fit import common_size
 from refold.strategies.gist.passages import (
     ARGUMENT,
@@ -43,6 +42,7 @@ from refold.strategies.gist.passages import (
     windows,
     words_in,
 )
+from refold.strategies.word_stems import CJK
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
