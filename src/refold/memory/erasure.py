@@ -12,7 +12,6 @@ knows what is unfinished, `semantic` offers `forget`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -41,6 +40,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.shortened import summary_text, text_of
+from refold.decoding import regex
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.log.log import Log, now_ms
@@ -59,7 +59,7 @@ STORES = "stores"  # metadata key of a marker: the other stores to erase in
 MENTIONS_TOLD = 20
 BY = "memory"
 REMEMBER = "remember"
-_WORD = re.compile(r"\w+")
+_WORD = regex(r"\w+")
 OUT_OF_REACH = ("earlier exports", "backups of the files")
 OTHER_STORES = "conversations in stores that were not named"
 
