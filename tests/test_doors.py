@@ -49,7 +49,7 @@ DOORS = {
     ("aio", "engine"),
     ("types", "engine"),
 }
-CORE_LINES_MAX = 3_250
+CORE_LINES_MAX = 3_400  # a switch costs what it changes
 IMPURE = {
     "os",
     "time",

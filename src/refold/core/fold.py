@@ -56,7 +56,16 @@ from refold.core.model import (
     is_shown,
 )
 from refold.core.shortened import ERASED_TOKENS, edited, skeleton, standin, summary_text
-from refold.core.switches import CONTROLS, REACHING, ControlLog, Switches, is_in, switches
+from refold.core.switches import (
+    CONTROLS,
+    REACHING,
+    ControlLog,
+    Controls,
+    Switches,
+    is_in,
+    switched,
+    switches,
+)
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 FactPlace = tuple[int, int]  # the seq of a summary, and the index in its facts
@@ -245,9 +254,14 @@ class Fold:
         """Begins a second pass, from here on, with the switches of the whole log."""
         self.walked, self.pins, self.erased = self.pins, set(found.pins), dict(found.erased)
 
-    def end_walk(self) -> None:
-        """Ends the second pass over a log."""
-        self.eras, self.newest = eras_of(self.controls.all())
+    def end_walk(self, base: Fold | None = None) -> None:
+        """Ends the second pass over a log, or over the part after a fold (at a `ControlLog.cut`)
+        whose eras still hold."""
+        if base is None:
+            self.eras, self.newest = eras_of(self.controls.all())
+        else:
+            later = self.controls.after(base.head)
+            self.eras, self.newest = eras_of(later, base.eras, base.newest, base.pins)
         self.walked = None
 
     def copy(self) -> Fold:
@@ -502,6 +516,21 @@ class Fold:
                 updated_ms=self.updated_ms,
             )
         return self._view
+
+
+def undoable_of(controls: Controls) -> list[tuple[int, str]]:
+    """The field `undoable` of a fold with these control events."""
+    found, undoable = switched(controls), list[tuple[int, str]]()
+    for seq, body in controls:
+        if seq in found.off or seq in found.erased:
+            continue
+        match body:
+            case Revert() | Restore():
+                undoable.append((seq, ""))
+            case Replace() | Hide() | Summarize():
+                if not undoable or undoable[-1][1] != body.batch:
+                    undoable.append((seq, body.batch))
+    return undoable
 
 
 def merged(meta: Meta, change: Meta) -> Meta:

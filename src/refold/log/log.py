@@ -20,7 +20,7 @@ from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, rese
 from refold.core.fold import Fold, folded
 from refold.core.laws import calls_of, results_of
 from refold.core.model import ENCRYPTED, Body, Erase, Event, Message, Role, Slot, Span, ToolCall
-from refold.core.switches import REACHING, switches
+from refold.core.switches import CONTROLS, REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.log.past import Past
@@ -250,6 +250,8 @@ class Log:
         events = self._sealed(drafts, self.clock() if at_ms is None else at_ms)
         done: list[Event] = []
         for _ in range(TRIES_MAX):
+            if not CONTROLS.isdisjoint([event.kind for event in events]):
+                self.past.keep_near(self.state)
             ahead, head, at = self._folded_ahead(events), self.state.head, 0
             try:
                 for at in range(0, len(events), APPEND_EVENTS_MAX):
