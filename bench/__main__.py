@@ -39,6 +39,7 @@ from bench import (
     schedules,
     search,
     server,
+    statements,
     sync,
     terminal,
     tokens,
@@ -84,17 +85,22 @@ def run_importers(given: argparse.Namespace) -> list[Table] | str:
     return importers.run(folder, 20, (5, 50)) if given.quick else importers.run(folder)
 
 
-def run_words(given: argparse.Namespace) -> list[Table]:
+def sessions_of(given: argparse.Namespace) -> list[Path]:
+    """The files of the shared sessions; none without data."""
     folder = data_folder(given.data)
-    paths = session_paths(folder, 20 if given.quick else 1) if folder else []
-    return words.run(paths)
+    step = max(given.step, 20 if given.quick else 1)
+    return session_paths(folder, step, given.first) if folder else []
 
 
-def run_exact(given: argparse.Namespace) -> list[Table] | str:
-    folder = data_folder(given.data)
-    if folder is None:
-        return "Skipped: no data. Name a folder with --data, or set REFOLD_BENCH_DATA."
-    return exact.run(session_paths(folder, 20 if given.quick else 1))
+def with_sessions(run: Callable[[list[Path]], list[Table]]) -> Callable[..., list[Table] | str]:
+    """A measure that says so if there are no sessions to measure with."""
+
+    def run_if_any(given: argparse.Namespace) -> list[Table] | str:
+        paths = sessions_of(given)
+        hint = "Name a folder with --data, or set REFOLD_BENCH_DATA."
+        return run(paths) if paths else f"Skipped: no data. {hint}"
+
+    return run_if_any
 
 
 def run_likelihood(given: argparse.Namespace) -> list[Table] | str:
@@ -110,8 +116,10 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "turns": run_turns,
     "compaction": run_compaction,
     "fidelity": run_fidelity,
-    "words": run_words,
-    "exact": run_exact,
+    "words": lambda given: words.run(sessions_of(given)),
+    "exact": with_sessions(exact.run),
+    "survival": with_sessions(exact.run_survival),
+    "statements": with_sessions(statements.run),
     "likelihood": run_likelihood,
     "probes": run_probes,
     "outputs": lambda given: outputs.run((20,)) if given.quick else outputs.run(),
@@ -172,6 +180,12 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, to see that it runs; writes no file"
+    )
+    parser.add_argument(
+        "--step", type=int, default=1, help="every Nth session, of those measured by file"
+    )
+    parser.add_argument(
+        "--from", type=int, default=0, dest="first", help="the first of these, from 0"
     )
     parser.add_argument("--data", help="folder with recorded sessions (default: REFOLD_BENCH_DATA)")
     parser.add_argument(

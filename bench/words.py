@@ -9,37 +9,24 @@ are documents, and messages with marks of the agent's own machinery were not typ
 The second table is a session made for this: a user gives a specification of twenty points, then
 works on with the agent for 250 turns of reading, running and reporting in a window of 24,000 tokens.
 
-    python -m bench.words DATA [--share 0.3 0.15] [--step N] [--from N] [--only NAME…]
+    python -m bench words [--data FOLDER] [--step N] [--from N]
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.contenders import contenders
-from bench.replay import Policies, budget_of
-from bench.sessions import (
-    Message,
-    data_folder,
-    session_of,
-    session_paths,
-    text_of,
-    tokens_of,
-    tokens_of_all,
-)
-from bench.tables import Table, text_of_tables
+from bench.exact import SHARES, Found, tables_of
+from bench.sessions import Message, text_of, tokens_of, tokens_of_all
+from bench.tables import Table
 from refold.replay.policies import Policy, Refold
 
-SHARES = (0.3, 0.15)
 EVERY = 5  # turns
 LINE_CHARS_MIN = 12
 MESSAGE_SHARE_MAX = 0.05
 GOALS = {0.3: 0.995, 0.15: 0.97}
-RIVALS = ("refold", "sliding window", "window, cut to half", "clear results, keep 3")
 SPECIFICATION_WINDOW, SPECIFICATION_TURNS, POINTS = 24_000, 250, 20
 
 _MACHINE = re.compile(
@@ -50,21 +37,6 @@ _MACHINE = re.compile(
     r"|^Base directory for this skill|Please always provide EXACTLY|^Stop hook feedback|^\[Image: ",
     re.MULTILINE,
 )
-
-
-@dataclass
-class Words:
-    """Characters of typed lines: looked for, found; per session, and how full the prompts were."""
-
-    seen: int = 0
-    kept: int = 0
-    parts: list[float] = field(default_factory=list)
-    fills: list[float] = field(default_factory=list)
-
-    def row(self) -> tuple[float, float, float, int]:
-        fill = sum(self.fills) / max(1, len(self.fills))
-        per_session = sum(self.parts) / max(1, len(self.parts))
-        return self.kept / max(1, self.seen), per_session, fill, len(self.parts)
 
 
 def typed_lines(message: Message, budget: int) -> list[str]:
@@ -82,8 +54,9 @@ def _spaced(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def weigh_session(policy: Policy, messages: list[Message], budget: int, words: Words) -> None:
-    """Replays one session through a policy, and adds what became of the typed lines."""
+def weigh_words(policy: Policy, messages: list[Message], budget: int, found: Found) -> None:
+    """Replays one session through a policy, and adds what became of the typed lines, in
+    characters; the figure for a turn is how full the prompt was."""
     policy.start(budget)
     lines: dict[str, None] = {}
     size = turn = seen = kept = 0
@@ -93,27 +66,16 @@ def weigh_session(policy: Policy, messages: list[Message], budget: int, words: W
             turn += 1
             if size > budget and turn % EVERY == 0:
                 page = _spaced("\n".join(map(text_of, prompt)))
-                words.fills.append(tokens_of_all(prompt) / budget)
+                found.turns.append(tokens_of_all(prompt) / budget)
                 seen += sum(map(len, lines))
                 kept += sum(len(line) for line in lines if line in page)
         lines |= dict.fromkeys(typed_lines(message, budget))
         size += tokens_of(message)
         policy.observe(message)
     if seen:
-        words.parts.append(kept / seen)
-    words.seen += seen
-    words.kept += kept
-
-
-def measured(paths: Iterable[Path], share: float, policies: Policies) -> dict[str, Words]:
-    scores = {name: Words() for name in policies}
-    for path in paths:
-        messages = session_of(path)
-        budget = budget_of(messages, share)
-        if budget:
-            for name, make in policies.items():
-                weigh_session(make(), messages, budget, scores[name])
-    return scores
+        found.sessions.append(kept / seen)
+    found.wanted += seen
+    found.there += kept
 
 
 # --- a typed specification ---
@@ -171,16 +133,6 @@ def points_kept(policy: Policy, window: int, turns: int) -> int:
 # --- tables ---
 
 
-def words_table(scores: dict[str, Words], share: float) -> Table:
-    head = ["policy", "pooled", "per session", "fill", "sessions"]
-    table = Table(f"User's words, budget {share:.0%}", head)
-    for name, words in scores.items():
-        table.add(name, *words.row())
-    if "refold" in scores and share in GOALS:
-        table.note(f"Goal for refold: {GOALS[share]} pooled and per session.")
-    return table
-
-
 def specification_table() -> Table:
     title = f"A typed specification, {SPECIFICATION_TURNS} turns in {SPECIFICATION_WINDOW:,} tokens"
     table = Table(title, ["what", "refold", "goal", "met"])
@@ -189,28 +141,10 @@ def specification_table() -> Table:
     return table
 
 
-def run(
-    paths: list[Path], *, shares: Iterable[float] = SHARES, only: Iterable[str] = RIVALS
-) -> list[Table]:
+def run(paths: list[Path], *, shares: Iterable[float] = SHARES) -> list[Table]:
     """All tables of the measure; without sessions, that of the specification alone."""
-    wanted = tuple(only)
-    policies = {name: make for name, make in contenders()[0].items() if name in wanted}
-    tables = [words_table(measured(paths, share, policies), share) for share in shares if paths]
+    tables = tables_of("User's words", "fill", paths, shares, weigh_words) if paths else []
+    for table, share in zip(tables, shares):
+        if share in GOALS:
+            table.note(f"Goal for refold: {GOALS[share]} pooled and per session.")
     return [*tables, specification_table()]
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.words")
-    parser.add_argument("data", nargs="?", help="folder of *.jsonl.gz files")
-    parser.add_argument("--share", type=float, nargs="+", default=list(SHARES))
-    parser.add_argument("--step", type=int, default=1, help="every Nth file")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="beginning with this one")
-    parser.add_argument("--only", nargs="+", default=list(RIVALS), help="names of policies")
-    given = parser.parse_args(arguments)
-    folder = data_folder(given.data)
-    paths = session_paths(folder, given.step, given.first) if folder else []
-    print(text_of_tables(run(paths, shares=given.share, only=given.only)))
-
-
-if __name__ == "__main__":
-    main()

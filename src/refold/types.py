@@ -22,18 +22,18 @@ from refold.dialects.protocol import Dialect
 from refold.engine.file_refresh import Permitted
 from refold.engine.log_reader import Filters
 from refold.engine.mirror import Mirrored
+from refold.log.message_history import Trace
 from refold.log.notes import Noted
 from refold.log.notices import Listener, NoticeName
-from refold.log.points import Difference, Point, Restored
+from refold.log.restore_points import Difference, Point, Restored
 from refold.log.states import Batch, LoggedMessage, MessageState, StandIn, StateChange, States
-from refold.log.trace import Trace
 from refold.log.undo import FileChange, FileVersion, Undone
 from refold.log.unfold import Part, Unfolded
 from refold.memory.entry import Forgotten
-from refold.memory.external_vectors import VectorStore
 from refold.memory.extraction import Taken
 from refold.memory.journal import MemoryChange
 from refold.memory.transfer import ImportedMemories
+from refold.memory.vector_stores import VectorStore
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.strategies.brief import Brief, Strategy

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from bench.exact import Lines, telling_lines, weigh_session
+from bench.exact import Found, telling_lines, weigh_lines, weigh_survival
 
-from refold.replay.policies import BASELINES
+from refold.replay.policies import BASELINES, Refold
 
 
 def test_a_line_is_the_same_with_a_number_a_path_or_other_blanks() -> None:
@@ -24,7 +24,20 @@ def test_a_line_given_again_is_looked_for_in_the_prompt(name: str, share: float)
     work = [{"role": "assistant", "content": f"{n} " + "some words " * 300} for n in range(30)]
     asked = {"role": "user", "content": "Release it."}
     given = {"role": "assistant", "content": command}
-    lines = Lines()
-    weigh_session(BASELINES[name](), [asked, given, *work, given], 4_000, lines)
+    lines = Found()
+    weigh_lines(BASELINES[name](), [asked, given, *work, given], 4_000, lines)
     assert lines.row()[0] == share
     assert lines.wanted == 1
+
+
+def test_a_quoted_need_survives_or_not_by_the_number_of_further_compactions() -> None:
+    asked = {"role": "user", "content": "Keep the harbour running."}
+    told = {"role": "assistant", "content": "The pilot boat berths at pier_seventeen tonight."}
+    work = [
+        {"role": "assistant", "content": f"Step {n}: read gauge_{n}.\n" + "tide rises " * 120}
+        for n in range(120)
+    ]
+    again = {"role": "assistant", "content": "Now I send it to pier_seventeen."}
+    fates = weigh_survival(Refold(), [asked, told, *work, again], 4_000)
+    assert {more for more, _ in fates} == {1, 3, 10}
+    assert max(fates.values()) == 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from bench.words import POINTS, Words, points_kept, run, typed_lines, weigh_session
+from bench.exact import Found
+from bench.words import POINTS, points_kept, run, typed_lines, weigh_words
 
 from refold.replay.policies import BASELINES, Refold
 
@@ -23,9 +24,9 @@ def test_a_line_that_went_off_the_page_is_missed() -> None:
     ]
     work = [{"role": "assistant", "content": "some words " * 300} for _ in range(30)]
     messages = [*said, *work]
-    everything, half = Words(), Words()
-    weigh_session(BASELINES["everything"](), messages, 4_000, everything)
-    weigh_session(BASELINES["window, cut to half"](), messages, 4_000, half)
+    everything, half = Found(), Found()
+    weigh_words(BASELINES["everything"](), messages, 4_000, everything)
+    weigh_words(BASELINES["window, cut to half"](), messages, 4_000, half)
     assert everything.row()[:2] == (1.0, 1.0)
     assert half.row()[0] < 0.5
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
+from refold.core.active_events import switches
 from refold.core.budget import current_tokens, factor_of
 from refold.core.fold import folded
 from refold.core.model import ADOPTED, Event, Prose, Quote, Span, Summarize
 from refold.core.shortened import quoted_seqs
-from refold.core.switches import switches
 from refold.errors import Invalid
 from refold.log.log import Log
 from refold.log.states import States, StateWalk

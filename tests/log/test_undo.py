@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
+from refold.core.active_events import ControlLog
 from refold.core.codec import decode
 from refold.core.fold import CHANGING
 from refold.core.laws import broken
-from refold.core.switches import ControlLog
 from refold.errors import Invalid, NotFound
 from refold.log import undo
 from refold.log.undo import history, recent_history, redoing, undoing

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import random
+import string
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
 from refold.search import words
 from refold.search.index import Index
-from refold.search.snippets import SNIPPET_CHARS, USER_CHARS, snippet_of, wanted_of
+from refold.search.snippets import (
+    SHORT_CHARS,
+    SNIPPET_CHARS,
+    USER_CHARS,
+    Hit,
+    grouped,
+    snippet_of,
+    wanted_of,
+)
 
 INDEX = Index()
 
@@ -66,7 +77,26 @@ def test_a_users_message_is_shown_whole_or_its_best_part(tmp_path, size):
         hits = {hit.role: hit.snippet for hit in context.search("amber lamp")}
     assert "amber lamp is broken" in hits["user"] and len(hits["user"]) <= USER_CHARS + 2
     assert (hits["user"] == words) == (size <= USER_CHARS)
-    assert len(hits["assistant"]) <= SNIPPET_CHARS + 2
+    assert (hits["assistant"] == words) == (size <= SHORT_CHARS)
+    assert len(hits["assistant"]) <= max(SNIPPET_CHARS, SHORT_CHARS) + 2
+
+
+def test_hits_are_grouped_by_conversation_with_the_users_words_first():
+    hits = [
+        Hit(conversation=conversation, seq=seq, score=1.0, role=role, tool=tool)
+        for conversation, seq, role, tool in (
+            ("a", 1, "tool", "read"),
+            ("b", 2, "assistant", ""),
+            ("a", 3, "assistant", ""),
+            ("a", 4, "user", ""),
+            ("b", 5, "user", ""),
+        )
+    ]
+    assert [[hit.seq for hit in group] for group in grouped(hits)] == [[4, 3, 1], [5, 2]]
+    assert [[hit.seq for hit in group] for group in grouped(hits, newest=True)] == [
+        [1, 3, 4],
+        [2, 5],
+    ]
 
 
 def test_messages_that_show_memories_are_no_hits(tmp_path):
@@ -76,3 +106,18 @@ def test_messages_that_show_memories_are_no_hits(tmp_path):
         assert "in the hall" in str(context.request())
         assert [hit.role for hit in context.search("amber lamp")] == ["user"]
         assert context.search("hall") == []
+
+
+@settings(deadline=None, max_examples=30)
+@given(before=st.integers(0, 120), after=st.integers(0, 120), seed=st.integers(0, 2**32))
+def test_no_part_of_a_secret_is_in_a_snippet(before: int, after: int, seed: int) -> None:
+    secret = "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=24))
+    text = f"{'harbour ' * before}the pilot has DB_PASSWORD={secret} {'beacon ' * after}"
+    for redact, is_shown in ((True, False), (False, True)):
+        with refold.open("x", store="memory:", config={"redact": redact}) as context:
+            context.append({"role": "user", "content": text})
+            hits = [*context.search("pilot"), *context.search("pilot", everywhere=True)]
+            parts = [secret[at : at + 8] for at in range(len(secret) - 8)]
+            found = [part in hit.snippet for hit in hits for part in parts]
+            assert len(hits) == 2 and any(found) == is_shown
+            assert secret in context.unfold("#1").text

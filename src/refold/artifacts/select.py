@@ -4,8 +4,8 @@ Words come from the tool's input (description and arguments) and from the beginn
 its output; `login` finds `/src/auth/login.ts`, `file` finds `readFile`, and `authentication` a
 little of `auth/`. The score is BM25 as a share of the best possible one: 1 is every word, often. An
 embedder adds artifacts of similar meaning, and a model may be the judge; a failing one leaves the
-ranking as it is, and the reason says so. Neighbours: `artifacts` asks, `strategies.brief` splits
-words, `search.rank` has the formula.
+ranking as it is, and the reason says so. Neighbours: `artifacts` asks, `strategies.word_stems`
+splits words, `search.rank` has the formula.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from refold.display import failure
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.search.embedders import Embedder, chosen
 from refold.search.rank import VECTOR_WEIGHT, Formula, add_term, inverse_document_frequency
-from refold.strategies.brief import words
+from refold.strategies.word_stems import words
 from refold.system import disk
 
 HEAD_BYTES, TAIL_BYTES = 8_192, 4_096
@@ -153,7 +153,7 @@ class _Ranking:
         if asked:
             reasons.append(f"{', '.join(self.in_query(asked))} in what the tool was asked")
         if given:
-            reasons.append(f"{', '.join(self.in_query(given))} in what it gave")
+            reasons.append(f"{', '.join(self.in_query(given))} in its output")
         if similar:
             reasons.append(f"something like {', '.join(self.in_query(similar))}")
         return "; ".join(reasons)
@@ -164,7 +164,7 @@ class _Ranking:
 
     def scored(self) -> list[tuple[float, _Match]]:
         """The matches with their scores, best first, the newer of two equals before the older."""
-        # A word without any match counts like one with a single match: a text without it is not a
+        # A word without any match counts like one with a single match: text without it is not a
         # full match.
         weights = {
             term: inverse_document_frequency(max(1, self._holding[term]), self._texts)
@@ -223,7 +223,7 @@ def selected(
     does, the newest that fit, in their order. Cleaned-up artifacts are left out."""
     if (bounds.limit or 0) < 0 or (bounds.tokens_max or 0) < 0:
         raise Invalid(
-            f"a bound is negative: {bounds}", hint="give numbers that are not negative, or None"
+            f"a bound is negative: {bounds}", hint="pass numbers that are not negative, or None"
         )
     ranked = ranked_by_words(store, artifacts, query)
     asked = None if embedder is None else chosen(embedder)
@@ -264,9 +264,9 @@ def _fitting(ranked: Iterable[Selected], bounds: Bounds) -> list[Selected]:
 
 
 def _judged(ranked: list[Selected], query: str, judge: Judge) -> list[Selected]:
-    """The candidates that the judge names, in its order. A judge may make an id up, but not all of
-    them."""
-    # Of one content that was kept twice, the better one is the candidate.
+    """The candidates that the judge names, in its order. A judge may invent some ids, but not all
+    of them."""
+    # If the same content was kept twice, the better match is the candidate.
     candidates = {one.artifact.id: one for one in reversed(ranked[:JUDGED_MAX])}
     try:
         ids = dict.fromkeys(judge(query, list(reversed(candidates.values()))))
@@ -279,7 +279,7 @@ def _judged(ranked: list[Selected], query: str, judge: Judge) -> list[Selected]:
 
 
 def _with_failure(ranked: list[Selected], who: str, error: Exception) -> list[Selected]:
-    """The ranking as it was, with the failure as a reason."""
+    """The unchanged ranking, with the failure as a reason."""
     reason = f"; the {who} failed: {failure(error)}"
     return [replace(one, why=one.why + reason) for one in ranked]
 
@@ -323,13 +323,13 @@ def _fused(
 
 
 def _nearness(embedder: Embedder, query: str, texts: list[str]) -> list[float]:
-    """The cosines of the texts with the query."""
+    """The cosine similarity of each text to the query."""
     import numpy
 
     vectors = numpy.asarray(embedder([query, *texts]), dtype=numpy.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts) + 1 or not numpy.isfinite(vectors).all():
         raise Invalid(
-            f"it gave {vectors.shape} for {len(texts) + 1} texts",
+            f"it returned {vectors.shape} for {len(texts) + 1} texts",
             hint="one finite vector for each text",
         )
     units = vectors / numpy.maximum(numpy.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

@@ -1,10 +1,11 @@
-"""Erasing words for good: bodies go, envelopes stay, and so does the shape of the page.
+"""Permanent erasure of words: bodies are removed, envelopes stay, and so does the shape of the
+page.
 
 An erase event comes first, then the body goes, here and, by the next sync, in every copy of the
 log. Everything derived from the words goes too: copies off the page; summaries and shortened forms,
 here and in forks; memories; contents without another reference; index entries. A device that erased
-on request of another records that by a note. Neighbours: `deleter` removes whole conversations from
-one store, `Store.erase` empties one event.
+at another device's request records that in a note. Neighbours: `deleter` removes whole
+conversations from one store, `Store.erase` empties one event.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from msgspec import Struct
 
 from refold.conversations.deleter import unnamed
 from refold.conversations.listing import SESSION, WORDLESS
+from refold.core.active_events import switches
 from refold.core.codec import decode
 from refold.core.laws import calls_of, results_of
 from refold.core.model import (
@@ -33,13 +35,12 @@ from refold.core.model import (
     Summarize,
     ToolResult,
 )
-from refold.core.switches import switches
 from refold.errors import Corrupt, NotFound
 from refold.log.draft import Draft
-from refold.log.front import mark_of
+from refold.log.fingerprints import mark_of
 from refold.log.log import Log, now_ms
-from refold.log.trace import conversations, conversations_and_memories, events_of, is_memory
-from refold.search import fronts
+from refold.log.stored_logs import conversations, conversations_and_memories, events_of, is_memory
+from refold.search import fingerprints
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.stores import erase_events
 from refold.stores.protocol import Store
@@ -64,7 +65,7 @@ class Erased(Struct, frozen=True, kw_only=True):
 
 def erase(store: Store, id: str, seqs: Sequence[int] | None, *, dry_run: bool = False) -> Erased:
     """Erases these events, or the whole conversation. NotFound, before anything is erased, if one
-    of them does not exist. A dry run returns the seqs and events that would go."""
+    of them does not exist. A dry run returns the seqs and events that would be erased."""
     about = store.conversation(id)
     events = {event.seq: event for event in events_of(store, about)}
     chosen = _chosen(about, events, seqs)
@@ -152,7 +153,7 @@ def _chosen(about: Conversation, events: dict[int, Event], seqs: Sequence[int] |
 
 
 def _of_same_lines(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
-    """Events from the same lines of a file as the chosen ones, with a part of their words: messages
+    """Events from the same lines of a file as the chosen ones, with some of their words: messages
     off the page, and notes of an abandoned branch."""
     lines = {id: events[seq] for seq in chosen for id in _ids(events[seq], MOMENT)}
     off = switches(events.values()).off if lines else ()
@@ -291,7 +292,7 @@ def _body(event: Event) -> object:
 
 def _erase_from_index(store: Store) -> None:
     """Removes the words from the existing derived files."""
-    fronts.forget(store)
+    fingerprints.forget(store)
     upkeep = Upkeep(store, index_path(store), tell=lambda name, reason: None)
     try:
         if upkeep.has_file():

@@ -2,8 +2,8 @@
 artifacts.
 
 Nothing is changed, a finding has only the masked form of a secret, and damage does not end the
-walk. A shared content is read once. Of a fork only its own events are walked if its parent is
-walked too. Memory is bounded: contents are streamed, and findings beyond `FINDINGS_MAX` are only
+walk. Shared content is read once. If the parent of a fork is walked too, only the fork's own events
+are walked. Memory is bounded: contents are streamed, and findings beyond `FINDINGS_MAX` are only
 counted. Neighbours: `redaction` finds, the command line prints.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.errors import Corrupt, NotFound
-from refold.log.trace import READ_EVENTS, artifact_of, conversations, readable
+from refold.log.stored_logs import READ_EVENTS, artifact_of, conversations, readable
 from refold.redaction import masked, pieces, secrets_in
 from refold.redaction.redact import ENCODED, KEY_CHARS, is_token
 from refold.stores.protocol import Store
@@ -161,8 +161,8 @@ def json_body(event: Event) -> Any:
 
 
 def texts(value: Any, name: str = "") -> Iterator[str]:
-    """Every text in a decoded body, including long field names. A short text comes with the name of
-    its field, which may reveal its kind."""
+    """Every string in a decoded body, including long field names. A short string comes with the
+    name of its field, which may reveal its kind."""
     stack = [(name, value)]
     while stack:
         name, value = stack.pop()

@@ -21,7 +21,11 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.checked import quoted
 from refold.core import bookmark, codec, laws
+from refold.core.active_events import switches
 from refold.core.fold import Fold, folded
+from refold.core.ids import (
+    artifact_id,
+)
 from refold.core.model import (
     Artifact,
     Conversation,
@@ -34,11 +38,16 @@ from refold.core.model import (
     is_cleanup,
 )
 from refold.core.shortened import text_of
-from refold.core.switches import switches
 from refold.dialects.page import Page
 from refold.display import failure
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
-from refold.log.trace import READ_EVENTS, conversations_and_memories, events_of, is_memory, misnamed
+from refold.log.stored_logs import (
+    READ_EVENTS,
+    conversations_and_memories,
+    events_of,
+    is_memory,
+    misnamed,
+)
 from refold.log.unfold import references
 from refold.stores.protocol import Store
 
@@ -233,7 +242,7 @@ class LogCheck:
             self.missing_by_digest.pop(artifact.digest, None)
             return
         fault = self.artifact_check.fault(artifact)
-        if not fault and codec.artifact_id(artifact.digest) != artifact.id:
+        if not fault and artifact_id(artifact.digest) != artifact.id:
             fault = "its id does not match its digest"
         if not fault:
             return
@@ -253,7 +262,7 @@ class LogCheck:
             seq: id for seq, id in self._erased_ids.items() if seq not in self._announced_seqs
         }
         announced = announced_ids() if erased else frozenset()
-        what = "its body is gone, although no device asked for that"
+        what = "its body is gone, although no device asked for its erasure"
         return [
             self._problem("log", what, seq) for seq, id in erased.items() if id not in announced
         ]
@@ -268,7 +277,7 @@ class LogCheck:
             yield self._problem("store", "the title in the list differs from the title in the log")
 
     def remarks(self) -> list[Problem]:
-        """Remarks on artifacts that are in a text but not in the log, and on unknown fields."""
+        """Remarks on artifacts that are mentioned but not in the log, and on unknown fields."""
         ids = {id: seq for id, seq in self.ids_in_texts.items() if id not in self.ids_in_results}
         unknown = (
             self._problem("log", f"unknown {name}: written by a newer version", seq)
@@ -292,8 +301,8 @@ _RENDER_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a verification. `remarks` are not damage: a text may refer to an artifact that
-    never existed, and a tool may have a name that some provider refuses."""
+    """The result of a verification. `remarks` are not damage: a message may refer to an artifact
+    that never existed, and a tool may have a name that some provider refuses."""
 
     conversations: int
     events: int

@@ -1,9 +1,9 @@
-"""The effect of an edit on the page (a block with some of its lines, a stand-in for a span, the
-skeleton of an erased message), the text of a block, and the text of a summary.
+"""The effect of an edit on the page: a block with only some of its lines, a stand-in for a span, or
+the skeleton of an erased message. Also the text of blocks and of summaries.
 
 In a summary, headings, tag lines and the ledger begin at the margin; quotes are indented, so no
 quoted line can pass for one of them. This text is never parsed: its parts are in the edit. Nothing
-here knows the log. Neighbours: `fold` applies edits, strategies, writers and search read texts.
+here knows the log. Neighbours: `fold` applies edits; strategies, writers and search read the text.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def shortened(block: Block, edit: Replace) -> Block:
 
 
 def kept_lines(text: str, keep: tuple[Span, ...]) -> str:
-    """The kept lines of a text, with an ellipsis and the number of missing lines for each gap."""
+    """The kept lines of the text, with an ellipsis and the number of missing lines for each gap."""
     lines = text.split("\n")
     shown: list[str] = []
     at = 1
@@ -162,7 +162,7 @@ def quoted_seqs(edit: Summarize) -> frozenset[int]:
 
 def _quote_texts(quotes: Sequence[Quote]) -> Iterator[str]:
     """The quoted lines of each message under a tag line with its speaker, and with its source
-    unless the lines or the quote before already show it."""
+    unless the lines or the previous quote already show it."""
     named: set[str] = set()
     before = ""
     for quote in quotes:

@@ -1,11 +1,11 @@
 """Follows an external history: frameworks and proxies pass their whole list at every call.
 
-The list is compared with the log by fingerprints of its beginnings (`log.front`). New messages are
-appended. A change in the last two messages, or in the last answer, amends them: the old ones are
-reverted. Any other difference is another history, and the log continues in a fork, or in the branch
-that has the list, so two owners that take turns do not rewrite each other's log. A page that refold
-rendered is recognized when it comes back. Nothing is written twice. Neighbours: `recorder` appends,
-`log.open_log` moves between branches.
+The list is compared with the log by fingerprints of its beginnings (`log.fingerprints`). New
+messages are appended. A change in the last two messages, or in the last answer, amends them: the
+old ones are reverted. Any other difference is another history, and the log continues in a fork, or
+in the branch that has the list, so two owners that take turns do not rewrite each other's log. A
+page that refold rendered is recognized when it comes back. Nothing is written twice. Neighbours:
+`recorder` appends, `log.open_log` moves between branches.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Meta, Revert
+from refold.dialects.tools import plain_system, plain_tools
+from refold.engine.metadata_and_config import changes
 from refold.engine.pages import Pages
 from refold.engine.recorder import Keyed, Parsed, Recorder, append_keyed
 from refold.errors import Conflict, Invalid
-from refold.log.front import BEGINNING, Fronts, front_of, key_of
+from refold.log.fingerprints import BEGINNING, Fronts, front_of, is_same_text, key_of
 from refold.log.open_log import OpenLog
-from refold.log.trace import branches
+from refold.log.stored_logs import branches
 
 AMENDED_MAX = 2  # messages at the end that may change within one history
 TRIES_MAX = 5
@@ -61,6 +63,17 @@ class Mirror:
         self._seen: list[Any] = []  # copies of the latest list
         self._seen_fronts: list[bytes] = []
         self._parsed: dict[int, Parsed] = {}  # new messages, by place
+
+    def take_front(self, system: Any, tools: list[Any] | None) -> None:
+        """Takes the owner's system prompt and tools. The provider judges whether two tools may have
+        one name."""
+        system, tools = plain_system(system), plain_tools(tools)
+        if system is not None and is_same_text(self._log.metadata.system, system):
+            system = None
+        if system is not None or tools is not None:
+            with self._log.guard:
+                self._log.check_writable()
+                self._log.pending = changes(self._log, Meta(), system, tools)
 
     def take(
         self, messages: Sequence[Any], inner: Inner = NOTHING_INSIDE, upto: int | None = None

@@ -29,6 +29,7 @@ from refold.core.laws import CUT_OFF, calls_of, is_request, results_of
 from refold.core.model import UPTO, Event, Message, Slot, Text, Thinking, ToolResult, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, is_stream, take_chunk
+from refold.dialects.tools import check_parts
 from refold.dialects.usage import read_usage
 from refold.display import number, suggestion
 from refold.errors import Conflict, Invalid
@@ -61,6 +62,8 @@ class Recorder:
         if lacks_call(message):
             message = with_call_id(message, self._pending_calls())
         parsed = self.parse(message)
+        for one in parsed:
+            check_parts(one)
         stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
@@ -119,6 +122,8 @@ class Recorder:
                 if lacks_call(message):
                     message = with_call_id(message, [*pending])
                 parsed = self.parse(message, reply)
+                for one in parsed:
+                    check_parts(one)
             except Invalid as error:
                 text = f"message {place} of {len(messages)}: {error.message}"
                 raise Invalid(text, hint=error.hint) from error
@@ -199,7 +204,9 @@ class Recorder:
         arrived is recorded and the error re-raised."""
         head = self._log.state.head
         if upto is not None and not 0 <= upto <= head:
-            raise Invalid(f"upto={upto} is outside the log (0 to {head})", hint="give a seq of it")
+            raise Invalid(
+                f"upto={upto} is outside the log (0 to {head})", hint="pass one of its seqs"
+            )
         if response is None and usage is not None:
             shown = self._requests.head if upto is None else upto
             return self._record_usage(usage, shown=shown, at_ms=at_ms)

@@ -16,11 +16,12 @@ from functools import cache
 from itertools import pairwise, zip_longest
 
 from refold.core import bookmark
-from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, resealed, seal, uuid7
+from refold.core.active_events import CONTROLS, REACHING, switches
+from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, resealed, seal
 from refold.core.fold import Fold, folded
+from refold.core.ids import uuid7
 from refold.core.laws import calls_of, results_of
 from refold.core.model import ENCRYPTED, Body, Erase, Event, Message, Role, Slot, Span, ToolCall
-from refold.core.switches import CONTROLS, REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.log.past import Past

@@ -24,7 +24,7 @@ from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Fresh, Log, check_expected
 from refold.log.notices import Notice, NoticeName, Notices, SyncNews
-from refold.log.trace import open_id_checked
+from refold.log.stored_logs import open_id_checked
 from refold.log.undo import checkpointing, restoring
 from refold.redaction import redactor
 from refold.stores import is_read_only, synced_of

@@ -5,7 +5,7 @@ bookmark's own size; the newest folds stay in memory. Events that reach back (`s
 at the newest place that no later event switches anything before (`ControlLog.cut`): from there,
 only events that are on are folded again, with their own switches and eras, and the sums of all
 events go on. Without such a place, the fold begins at the first event. Neighbours: `core.bookmark`
-has the bytes, `core.switches` what is off; `log` calls.
+has the bytes, `core.active_events` what is off; `log` calls.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core import bookmark
+from refold.core.active_events import ControlLog, Controls, Switches, is_in, switched, switches
 from refold.core.codec import decode
-from refold.core.eras import change_of, goes_on
 from refold.core.fold import CHANGING, FactPlace, Fold, folded, undoable_of
 from refold.core.model import (
     Erase,
@@ -32,7 +32,7 @@ from refold.core.model import (
     Replace,
     Span,
 )
-from refold.core.switches import ControlLog, Controls, Switches, is_in, switched, switches
+from refold.core.thinking_validity import change_of, goes_on
 from refold.errors import RefoldError
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.core.active_events import Off, switched
 from refold.core.budget import current_tokens, factor_of
 from refold.core.codec import decode
-from refold.core.eras import named_by, overlaps, with_span
 from refold.core.fold import Fold
 from refold.core.model import (
     ENDLESS,
@@ -34,7 +34,7 @@ from refold.core.model import (
     Summarize,
 )
 from refold.core.shortened import quoted_seqs, skeleton
-from refold.core.switches import Off, switched
+from refold.core.thinking_validity import named_by, overlaps, with_span
 from refold.errors import Invalid
 from refold.log.log import Log
 from refold.log.past import Growth

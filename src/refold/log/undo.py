@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from refold import decoding
 from refold.checked import quoted
+from refold.core.active_events import ControlLog, Controls, switched, switches
 from refold.core.codec import decode
-from refold.core.eras import is_idle, named_by, overlaps, with_span
 from refold.core.fold import Fold
 from refold.core.laws import units
 from refold.core.model import (
@@ -40,7 +40,7 @@ from refold.core.model import (
     Span,
     Summarize,
 )
-from refold.core.switches import ControlLog, Controls, switched, switches
+from refold.core.thinking_validity import is_idle, named_by, overlaps, with_span
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, message_of
 from refold.strategies.gist.layout import runs

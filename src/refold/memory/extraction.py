@@ -2,10 +2,12 @@
 places, values, to-dos, and events in somebody's life.
 
 Only the words of people and models are read, never a tool's; the assistant's own count only where
-they bind. A user's message with a standing rule is one fact, whole; of a long one each paragraph
-with a rule; other text is taken by sentences. Text with a secret, questions and greetings are left
-out. Events may fill only a share of the talk, the most informative first. Neighbours:
-`ledger.sentences` knows what binds, `standing` what holds from now on, `semantic` stores the facts.
+they bind, and of a user's only what was typed, not code, logs and quotations pasted into it. A
+user's message with a standing rule is one fact, whole; of a long one each paragraph with a rule;
+other text is taken by sentences. Text with a secret, questions and greetings are left out. Events
+may fill only a share of the talk, the most informative first. Neighbours: `ledger.sentences` knows
+what binds, `standing_rules` what holds from now on, `semantic` stores the
+facts.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from refold.core.model import Message, Trust, shows_memories
+from refold.decoding import regex
 from refold.ledger.sentences import marked, own_text, sentences
 from refold.memory.claim import claim_of
-from refold.memory.standing import PARAGRAPHS, clauses_of, is_standing
+from refold.memory.standing_rules import PARAGRAPHS, clauses_of, is_standing
 from refold.redaction import redacted
 
 SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 400
@@ -50,10 +53,64 @@ def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SH
         if message.role not in ("user", "assistant") or shows_memories(message):
             continue
         text = own_text(message)
+        text = typed(text) if message.role == "user" else text
         said += len(text)
         for one in list(_taken(seq, message.role == "user", text))[:MESSAGE_MAX]:
             found.setdefault(claim_of(one.content).said, one)
     return _within(list(found.values()), int(share * said))
+
+
+_FENCE = re.compile(r"(```|~~~)[^\n]*\n.*?(?:\n\s*\1|\Z)", re.DOTALL)
+_PASTED_LINE = re.compile(
+    r"\s*[\[(<]?(?:\d{4}-\d\d-\d\d|\d\d?:\d\d:\d\d"
+    r"|(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|CRITICAL)\b|npm ERR|Traceback \()"
+    r"|\s*(?:File \"|at \S+ ?\(|[$%>] |>>> |diff --git|@@ |[\w.]+(?:Error|Exception): )"
+    r"|\s*(?:\{|[\w.]+\(.*\)[:;]?\s*$|[\w.]+ ?[:+]?= ?[\"'\[{(]|\"[\w -]+\": )"
+    r"| {4}|\t|\s*[>|]",
+    re.IGNORECASE,
+)
+_CODE_LINE = re.compile(
+    r".*[;{}]\s*$|[+-]\S"
+    r"|(?:async |export |pub )?(?:def|class|fn|func|import|from|const|let|var|return)\b.*[\w):]$"
+)
+_PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['’-][^\W\d_]+)*[^\w\s/\\=]*")
+PLAIN_SHARE, PROSE_SHARE = 0.5, 0.8  # of the words of a line; the latter if it ends like code
+
+
+def typed(text: str) -> str:
+    """A user's message without what was pasted into it. A block of code stays where a standing rule
+    ends in a colon before it."""
+
+    def left(block: re.Match[str]) -> str:
+        before = text[: block.start()].rstrip()
+        is_part = before.endswith(":") and is_standing(before.rpartition("\n")[2])
+        return block[0] if is_part else ""
+
+    parts: list[str] = []
+    for part in PARAGRAPHS.split(_FENCE.sub(left, text)):
+        is_block = "```" in part or "~~~" in part  # one that stays
+        parts.append(part if is_block else _typed_lines(part))
+    return "\n\n".join(filter(str.strip, parts))
+
+
+def _typed_lines(paragraph: str) -> str:
+    """The lines of a paragraph before and after what was pasted into it: a log, a quotation, data,
+    or at least two lines of code."""
+    whole = paragraph.split("\n")
+    lines = [line for line in whole if not _PASTED_LINE.match(line)]
+    code = [at for at, line in enumerate(lines) if _is_code(line)]
+    if code and len(code) + len(whole) - len(lines) > 1:
+        del lines[code[0] : code[-1] + 1]
+    return "\n".join(lines)
+
+
+def _is_code(line: str) -> bool:
+    words = line.split()
+    plain = sum(bool(_PLAIN_WORD.fullmatch(word)) for word in words)
+    if _CODE_LINE.match(line):
+        return plain < PROSE_SHARE * len(words)
+    is_list = words[:1] in (["-"], ["*"], ["•"])
+    return len(words) > 2 and not is_list and plain < PLAIN_SHARE * len(words)
 
 
 def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
@@ -94,12 +151,12 @@ def _within(taken: list[Taken], room: int) -> list[Taken]:
     return [one for one in taken if one.kind != EVENT or id(one) in kept]
 
 
-_PREFERENCE = re.compile(
+_PREFERENCE = regex(
     r"\b(?:i|we)(?:['’]d| would)?(?: really| also| usually| always| do| don['’]t| do not){0,2} "
     r"(?:prefer|like|love|hate|dislike|enjoy|favou?r)\b|\bmy favou?rite\b|\bcall me\b",
     re.IGNORECASE,
 )
-_ROLE = re.compile(
+_ROLE = regex(
     r"\b[Mm]y name is\b|\bI(?: am|['’]m) (?:an?|the|your|our) \w+"
     r"|\b[A-Z][\w.-]{0,40}(?:,| is| was| became)(?: now)? (?:our|my|the|an?|your) (?:[\w-]+ ){0,3}"
     r"(?:lead|manager|owner|maintainer|reviewer|designer|engineer|developer|architect|boss|admin"
@@ -109,43 +166,43 @@ _ROLE = re.compile(
     r"|\b[A-Z][\w.-]{0,40} (?:owns|maintains|leads|manages|reviews|runs|approves|handles"
     r"|is responsible for|is in charge of|reports to|works (?:on|for|at|as|with))\b"
 )
-_LOCATOR = re.compile(
+_LOCATOR = regex(
     r"https?://|\blocalhost\b|\bports? \d{2,5}\b|\b[\w-]+(?:\.[\w-]+)*:\d{2,5}\b"
     r"|(?<![\w/])(?:~|\.{1,2})?/[\w.@-]{2,}|\b[\w.-]+/[\w.-]+/[\w./-]+|\b[A-Za-z]:\\\w"
     r"|\b[\w-]+\.(?:py|tsx?|jsx?|go|rs|java|toml|ya?ml|json|md|sql|env|ini|cfg|lock|db|sh|log)\b"
 )
-_STANDS = re.compile(
+_STANDS = regex(
     r"\b(?:is|are|lives?|runs?|listens?|lies?|stays?|goes|go|kept|stored|located|found|mounted"
     r"|deployed|served|points?|resides?|belongs?|uses?|reads?|writes?)\b",
     re.IGNORECASE,
 )
-_TODO = re.compile(
+_TODO = regex(
     r"\b(?:todo|to do|open task)s?\b ?:|\bstill (?:need|have|has|needs) to\b"
     r"|\b(?:remember|remind (?:me|us)|(?:do not|don['’]t) forget) to\b",
     re.IGNORECASE,
 )
-_ASKS = re.compile(r"^(?:can|could|would|will|please|how|what|why|where|when|who|which)\b", re.I)
+_ASKS = regex(r"^(?:can|could|would|will|please|how|what|why|where|when|who|which)\b", re.I)
 
 # --- events ---
 
-_ABOUT_SELF = re.compile(
+_ABOUT_SELF = regex(
     r"\b(?:i|i['’](?:m|ve|d|ll)|my|we|we['’](?:re|ve|d|ll)|our|me|us)\b", re.IGNORECASE
 )
-_TIME = re.compile(
+_TIME = regex(
     r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|since|until|recently|weekend|birthday"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august"
     r"|september|october|november|december|(?:year|month|week|day|hour)s?|spring|summer|autumn"
     r"|fall|winter)\b",
     re.IGNORECASE,
 )
-_PEOPLE = re.compile(
+_PEOPLE = regex(
     r"\b(?:wife|husband|mom|mother|dad|father|son|daughter|kids?|child(?:ren)?|brother|sister"
     r"|friends?|family|partner|girlfriend|boyfriend|colleagues?|boss|team|dog|cat|pets?|puppy"
     r"|neighbou?rs?|grand(?:ma|pa|mother|father)|aunt|uncle|cousin|roommate|teacher|coach|mentor"
     r"|customers?|clients?)\b",
     re.IGNORECASE,
 )
-_ACTS = re.compile(
+_ACTS = regex(
     r"\b(?:went|bought|got|started|began|joined|moved|made|took|won|lost|met|visited|finished"
     r"|signed|adopted|painted|wrote|read|attended|learn(?:ed|t)|applied|planned|planning|working"
     r"|found|gave|ran|saw|had|tried|opened|built|created|hosted|organi[sz]ed|graduated|married"
@@ -154,13 +211,13 @@ _ACTS = re.compile(
     r"|deployed|hired|sold)\b",
     re.IGNORECASE,
 )
-_NAMED = re.compile(r"(?<=[a-z,] )[A-Z][a-zA-Z]+|\"[^\"]{2,60}\"|\d")
-_SMALL_TALK = re.compile(
+_NAMED = regex(r"(?<=[a-z,] )[A-Z][a-zA-Z]+|\"[^\"]{2,60}\"|\d")
+_SMALL_TALK = regex(
     r"^(?:wow|thanks?|thank you|that['’]s|sounds|congrat\w*|awesome|cool|great|yeah|yes|no|hey|hi"
     r"|hello|glad|nice|good|i agree|totally|absolutely|definitely|no problem|sure|ok|okay|oh)\b",
     re.IGNORECASE,
 )
-_YOU = re.compile(r"\byou(?:r|['’](?:re|ve|ll|d))?\b", re.IGNORECASE)
+_YOU = regex(r"\byou(?:r|['’](?:re|ve|ll|d))?\b", re.IGNORECASE)
 
 
 def kind_of(sentence: str, binding: str, *, by_user: bool) -> str:

@@ -3,13 +3,12 @@
 The index finds events; the fold maps each to its entry and says whether it was true then. An event
 about something that moved points to the entry it moved to. Equal hits are ordered by use and age;
 among rivals the newest comes first. Related entries are true ones that may be about the same thing
-as a new one, near by vectors or by rare words: the caller decides. Neighbours: `finder`, `fold`,
+as a new one, near by vectors or by rare words: the caller decides. Neighbours: `ranking`, `fold`,
 `succession`, `merging`, `semantic`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -18,12 +17,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Memory
+from refold.decoding import regex
 from refold.display import number
 from refold.memory.claim import claim_of
 from refold.memory.entry import MemoryEntry, Run, Version
-from refold.memory.finder import Finder, Fitness, Found, IndexQuery
 from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
+from refold.memory.ranking import Finder, Fitness, Found, IndexQuery
 from refold.memory.succession import Likeness, Succession, stems_of, telling_words
 
 SPARE, RIVALS_SHOWN = 60, 3
@@ -255,7 +255,7 @@ def _preference(entry: MemoryEntry, uses: Mapping[str, int]) -> tuple[int, int]:
 QUERY_WORDS_MAX, CANDIDATES_MAX = 60, 40
 SENTENCES_MAX, HITS_EACH = 60, 5  # sentences to search for, and hits of each
 WORDS_NEAR = 0.15  # least cosine of words weighted by rarity; measured on the lives in bench
-_WORD = re.compile(r"\w+")
+_WORD = regex(r"\w+")
 
 
 def near(

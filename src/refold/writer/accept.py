@@ -3,9 +3,9 @@
 Messages are quoted as plain text: long tool calls and results lose their middle, media become
 placeholders, thinking is left out. Text is redacted before it is cut, so that no part of a secret
 remains. Counts of tool uses are added as data. An answer must be complete, contain more than
-reasoning, be clearly shorter than the messages it replaces, and be neither a refusal, a tool call,
-nor a copy (detected by runs of words). Changed files, open to-dos and the last request are added
-if the answer does not mention them. Neighbour: `asker`.
+reasoning, and be clearly shorter than the messages it replaces; it must not be a refusal, a tool
+call or a copy (detected by runs of words). Changed files, open to-dos and the last request are
+added if the answer does not mention them. Neighbour: `asker`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from refold.core.call_arguments import arguments_text
 from refold.core.laws import settled
 from refold.core.model import Block, Fact, Media, Slot, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
+from refold.decoding import regex
 from refold.display import cut, one_line
 from refold.ledger.ledger import tools_used
 from refold.strategies.summarize import SHARE_MAX
@@ -34,15 +35,15 @@ FILES_NAMED, TODOS_NAMED = 50, 20
 TODO_SHOWN = 120
 CHANGED = ("created", "modified", "deleted")
 
-_THOUGHT = re.compile(r"(?is)<(think|thinking|reasoning)>.*?(?:</\1>|\Z)")
-_TOOL_CALL = re.compile(r"(?i)<(?:tool_call|function_calls?|invoke|tool_use)\b")
-_REFUSAL = re.compile(
+_THOUGHT = regex(r"(?is)<(think|thinking|reasoning)>.*?(?:</\1>|\Z)")
+_TOOL_CALL = regex(r"(?i)<(?:tool_call|function_calls?|invoke|tool_use)\b")
+_REFUSAL = regex(
     r"(?i)^\W{0,3}(?:i['’]?m sorry|sorry|i cannot|i can['’]?t|i am unable|i['’]m unable|as an ai)\b"
 )
 # A path is one word; in scripts without spaces (Chinese, Japanese), every character is one.
 _CHARACTER = r"\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_CHARACTER}]|[^\W{_CHARACTER}](?:[^\s{_CHARACTER}]*[^\W{_CHARACTER}])?")
-_END = re.compile(r"\n|(?<=[.!?;])\s")
+_WORD = regex(rf"[{_CHARACTER}]|[^\W{_CHARACTER}](?:[^\s{_CHARACTER}]*[^\W{_CHARACTER}])?")
+_END = regex(r"\n|(?<=[.!?;])\s")
 
 Run = tuple[str, ...]
 
@@ -77,7 +78,7 @@ def check(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> N
     own = _words(words)
     copied = copied_words(own, sources)
     if copied >= COPY_WORDS_MIN and copied > COPY_SHARE * len(own):
-        raise Rejected("the answer repeats what it was given word for word")
+        raise Rejected("the answer repeats its input word for word")
     sentences = map(one_line, _END.split(words))
     long = [sentence for sentence in sentences if len(sentence) >= LOOP_CHARS_MIN]
     most = max(Counter(long).values(), default=0)
@@ -143,8 +144,8 @@ TEXT_CHARS_MAX = 12_000
 USE_CHARS = 120
 TOOLS_SHOWN = 30
 
-_DATA_URL = re.compile(r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]{1,10000000}")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")
+_DATA_URL = regex(r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]{1,10000000}")
+_BASE64 = regex(r"[A-Za-z0-9+/_-]{400,}={0,2}")
 
 Redact = Callable[[str], str]
 
@@ -177,7 +178,7 @@ def use_lines(uses: Sequence[str], redact: Redact) -> list[str]:
 
 
 def shortened(text: str, size: int) -> str:
-    """The text; a long one loses its middle."""
+    """The text; if it is long, without its middle."""
     if len(text) <= size:
         return text
     note = f"\n… [{len(text) - size:,}+ characters left out] …\n"

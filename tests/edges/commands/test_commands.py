@@ -20,9 +20,9 @@ import refold.edges.commands
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, PREFIXES, load
 from refold.edges.commands.command import Result, builtins_of
-from refold.edges.commands.line import table
+from refold.edges.commands.command_line import table
 from refold.edges.commands.session import Session
-from refold.edges.server.gate import Orgs, Tokens
+from refold.edges.server.access import Orgs, Tokens
 from refold.errors import OUTCOMES, Invalid
 from refold.stores import make_key, open_store, synced_of
 from refold.stores.remote.client import TokenAbout
@@ -56,7 +56,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "import": {"files": ["exported.json"], "id": "imported"},
     "export": {"file": "a.json"},
     "demo": {"window": 24_000},
-    "replay": {"name": "fix-login", "window": 2_000},
+    "replay": {"name": "fix-login", "window": [2_000]},
     "sync": {"far": "files:team"},
     "sync key new": {"file": "new.key"},
     "sync key list": {"file": "acme.key"},
@@ -83,6 +83,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "install": {"host": "cursor", "yes": True},
     "run": {"program": ["true", "-x"], "window": 60_000},
     "proxy": {"check": True, "fold": True},
+    "ui": {"check": True},
     "token create": {"store": "sqlite:team", "org": "acme", "scope": "read", "days": 30},
     "token list": {"store": "sqlite:team", "org": "acme"},
     "token revoke": {"store": "sqlite:team", "token": "TOKEN"},

@@ -152,7 +152,7 @@ def test_an_entry_is_named_by_how_its_id_begins(named, asked, typed):
     assert entries("list", "--scope", "user") == ["Ida likes coffee"]
     if typed != "mem-b003":
         refused = run("memory", "forget", typed, "--yes")
-        assert refused.exit_code == 2 and "give the whole id, mem-b003" in refused.stderr
+        assert refused.exit_code == 2 and "pass the complete id, mem-b003" in refused.stderr
     assert "Ida likes coffee" in done("memory", "forget", typed, "--dry-run")
     assert entries("list", "--scope", "user") == ["Ida likes coffee"]
     assert "Ida likes coffee" in done("memory", "forget", "mem-b003", "--yes")
@@ -210,7 +210,11 @@ def test_what_waits_or_was_rejected_is_named_and_forgotten_as_well(named, asked)
     done("import", "user.jsonl", *there)
     [waiting] = json.loads(done("memory", "inbox", *there, "--json"))["entries"]
     start = waiting["id"][:6]
-    done("memory", "inbox", "--reject", start, *there)
+    assert run("memory", "inbox", "--reject", start, *there, "--yes").exit_code != 0
+    assert run("memory", "inbox", "--reject", "all", *there).exit_code != 0
+    assert "would be rejected" in done("memory", "inbox", "--reject", start, *there, "--dry-run")
+    done("memory", "inbox", "--reject", "all", *there, "--yes")
+    asked.clear()
     assert "Ida likes tea" in done("memory", "forget", start, *there, "--dry-run")
     assert "Forgotten: " in done("memory", "forget", waiting["id"], *there, "--yes")
     assert asked == [f"Forget {waiting['id']} for good?"]

@@ -15,10 +15,10 @@ from refold.config import Config
 from refold.core.fold import Fold
 from refold.core.laws import broken
 from refold.core.model import Body, Event, Message, Pin, Slot, Summarize, Text, ToolCall, ToolResult
-from refold.strategies.brief import protected
 from refold.strategies.gist import gist
 from refold.strategies.gist.passages import flat, is_gist
 from refold.strategies.ladder import Climb, climb
+from refold.strategies.protected_messages import protected
 from tests.strategies.talks import (
     anything,
     brief_of,

@@ -1,5 +1,5 @@
-"""A sample of a text's lines with their numbers; of a very long text both ends, and the lines of
-trouble between them.
+"""A sample of the lines of some text, with their numbers. Of very long text, both ends and the
+lines about errors between them.
 
 A kind names the most telling lines, best first; `excerpt` takes as many as fit and restores their
 order. Lines are shown verbatim, or cut at the end, never in other words. Neighbours: the kinds in
@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from refold.decoding import regex
 from refold.display import cut
 
 ENDS_LINES, GLANCE_LINES, MARKED_CHARS, MARKED_MAX = 800, 120, 4_000_000, 100
@@ -29,19 +30,19 @@ WORDS = (
 LINE_CHARS_MAX, LINE_LOOKED_AT, SKIPPED_MAX = 160, 240, 40
 PIECE_CHARS, LONG_LINES_MAX = 120, 3
 AROUND_LINES, GAP_CHARS = 3, 32
-TROUBLE = re.compile(
+TROUBLE = regex(
     r"\b(?:errors?|err|fail(?:s|ed|ure|ures)?|\w*(?:Error|Exception)|fatal|panic(?:ked)?|critical"
     r"|traceback|denied|refused|time[ds]? ?out|cannot|undefined|unresolved|not found|no such"
     r"|killed|abort(?:ed)?|segmentation fault|core dumped|unreachable|rejected|corrupt(?:ed)?)\b",
     re.IGNORECASE,
 )
-_NO_TROUBLE = re.compile(
+_NO_TROUBLE = regex(
     r"\b(?:0|no) (?:errors?|fail\w*)|\b(?:errors?|fail\w*)\W{1,4}0\b|\w+_errors?\.|"
     r"\berrors?\.\w+ \.\.\. ok",
     re.IGNORECASE,
 )
-WARNING = re.compile(r"\bwarn(?:ing)?s?\b|deprecat", re.IGNORECASE)
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F-]{12,}\b|\d+|\"[^\"]{0,200}\"|'[^']{0,200}'")
+WARNING = regex(r"\bwarn(?:ing)?s?\b|deprecat", re.IGNORECASE)
+_VARYING = regex(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F-]{12,}\b|\d+|\"[^\"]{0,200}\"|'[^']{0,200}'")
 
 
 Unit = Literal["lines", "items", "pieces"]
@@ -50,9 +51,9 @@ RedactLine = Callable[[str, str], str]
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """Lines of a text and their numbers, counted from 1; `total` is the number of all lines. They
-    are lines, items of data, or pieces of a very long line (`unit`); `marked` are the indices of
-    lines with a word of trouble."""
+    """Lines of text and their numbers, counted from 1; `total` is the number of all lines. They are
+    lines, items of data, or pieces of a very long line (`unit`); `marked` are the indices of lines
+    with a word of trouble."""
 
     lines: Sequence[str]
     numbers: Sequence[int]
@@ -103,7 +104,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 def any_of(*patterns: str) -> re.Pattern[str]:
     """One pattern for all of these."""
-    return re.compile("|".join(patterns))
+    return regex("|".join(patterns))
 
 
 class Telling(NamedTuple):
@@ -114,7 +115,8 @@ class Telling(NamedTuple):
 
 
 def sample_of(text: str) -> Sample:
-    """The lines of a text; of a very long one, its ends and the lines of trouble between."""
+    """The lines of the text; if it is very long, its ends and the lines about errors between
+    them."""
     body = text.removesuffix("\n")
     total = body.count("\n") + 1
     if total <= LONG_LINES_MAX and len(body) > LONG_LINES_MAX * LINE_LOOKED_AT:
@@ -139,7 +141,7 @@ def sample_of(text: str) -> Sample:
 
 
 def _pieces_of(text: str) -> Sample:
-    """A text of a few long lines, in pieces of equal length; of a very long one, both ends."""
+    """Text with a few long lines, in pieces of equal length; if it is very long, both ends."""
     starts = range(0, len(text), PIECE_CHARS)
     numbers: Sequence[int] = range(1, len(starts) + 1)
     if len(starts) > 2 * ENDS_LINES:

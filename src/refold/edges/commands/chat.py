@@ -10,12 +10,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.edges.commands.command import Result, Screen, Window, command, number
+from refold.edges.commands.handover import HandsOver
 from refold.edges.commands.session import Session
 
 
 class ChatEnded(Result, frozen=True, kw_only=True):
     """The replies of a chat, and the final state of its conversation. `failure` is the code of the
-    error that ended the last request of a script, empty if it was answered."""
+    first error in a script, empty if every request was answered."""
 
     conversation: str
     model: str
@@ -88,6 +89,7 @@ def chat(
     writer: Annotated[
         bool, Meta(description="Let the chat's model write the summaries of compactions.")
     ] = False,
+    handover: HandsOver = False,
 ) -> ChatEnded:
     from refold.edges.chat.terminal import Options, talk
 
@@ -102,5 +104,6 @@ def chat(
         reply_tokens_max=reply_max,
         folders=allow,
         writes_summaries=writer,
+        hands_over=handover,
     )
     return talk(session, options)

@@ -29,7 +29,7 @@ from refold.edges.commands.page import MessageRow, message_rows, show_messages
 from refold.edges.commands.session import Session
 from refold.edges.commands.undo import show_diff
 from refold.errors import Invalid
-from refold.log.points import EVERY, HOURS, KEEP, Point
+from refold.log.restore_points import EVERY, HOURS, KEEP, Point
 from refold.log.states import Batch
 from refold.log.undo import FileChange
 

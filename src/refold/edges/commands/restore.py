@@ -75,7 +75,7 @@ def restore(
     yes: Yes = False,
 ) -> Restoration | Points:
     if point is not None and at is not None:
-        raise Invalid("a point and --at exclude each other", hint="give one of them")
+        raise Invalid("a point and --at exclude each other", hint="pass only one of them")
     if point is None and at is None:
         return points_of(session)
     wanted = file or files or only_files

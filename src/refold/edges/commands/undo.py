@@ -32,7 +32,7 @@ from refold.edges.commands.command import (
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.trace import pages_of
+from refold.log.stored_logs import pages_of
 from refold.log.undo import Change, ChangeKind, FileChange, History, history
 from refold.log.undo import Undone as Taken
 from refold.stores import open_store

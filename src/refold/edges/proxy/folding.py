@@ -1,11 +1,5 @@
-"""How the proxy folds: into which window, with which settings, and with the provider's own
-compaction first if parsed to.
-
-A window smaller than the model's is a wish, not a limit: the page may fill it, and the answer has
-room above it. Every call pays for its page, so the page of a short conversation stays small. An
-agent that reads much at once would fill it every few calls, and each compaction costs the front:
-the next one waits until the page is full, and goes further. A user's own settings override all of
-this.
+"""How the proxy folds: into which window, with which settings (`compaction.limits`), and with the
+provider's own compaction first if asked to.
 
 The provider's compaction is parsed for with the call that needs it: its key and headers, model,
 system prompt and tools, and messages up to the cut, all sent before, so that later thinking stays
@@ -24,39 +18,33 @@ from msgspec import Raw, Struct
 
 from refold import decoding
 from refold.artifacts.intake import whole_tokens
+from refold.compaction.limits import wished
 from refold.compaction.native import NativeRequest
 from refold.config import NUMBER_MAX
-from refold.core.budget import RESERVE_MAX
 from refold.core.codec import EVENT_BYTES_MAX
-from refold.core.model import NATIVE
+from refold.core.model import NATIVE, Message
 from refold.dialects.native import native_wire
-from refold.edges.gate import Header
+from refold.edges.local_access import Header
 from refold.edges.proxy.body import LISTS, MARK, ParsedCall, Wire
 from refold.edges.proxy.upstream import Limits, Target
 from refold.errors import Unavailable
-from refold.settings.sources import has_user_limits, loaded
+from refold.settings.sources import loaded
 from refold.tokens.models import model_info
 
 if TYPE_CHECKING:
     from refold.edges.proxy.conversation_registry import OpenConversation
     from refold.edges.proxy.upstream import Upstream
 
-WISH_FROM = 40_000  # tokens: in a smaller window, a gist needs all the room
-WISHED: dict[str, Any] = {
-    "reserve_tokens": 0,
-    "target_ratio": 0.38,
-    "compact_every": 28,
-    "compact_share": 0.5,
-}
-
 
 class Folding(Struct, frozen=True, kw_only=True):
     """Whether requests are folded, by whom first, and into which window (None: the model's). With
-    `tools`, new conversations have our tools."""
+    `tools`, new conversations have our tools; with an `opening`, they show it after their first
+    words."""
 
     folds: bool = False
     native: bool = False  # the provider is asked for compactions first
     tools: bool = False
+    opening: Message | None = None
     window: int | None = None
     config: dict[str, Any] = {}
 
@@ -66,7 +54,7 @@ class Folding(Struct, frozen=True, kw_only=True):
         ladder = loaded(self.config)[0].ladder
         asks = {"ladder": tuple(dict.fromkeys((NATIVE, *ladder)))} if self.native else {}
         return {
-            **(WISHED if self._is_wish(parsed) else {}),
+            **wished(self.window, parsed.model, self.config),
             **self.config,
             **asks,
             "dialect": parsed.dialect,
@@ -75,15 +63,6 @@ class Folding(Struct, frozen=True, kw_only=True):
             "alternate_roles": False,
             "offload_tokens": self.large_tokens(parsed) if offloads else NUMBER_MAX,
         }
-
-    def _is_wish(self, parsed: ParsedCall) -> bool:
-        """Whether the model has room for an answer above the window, and the user has not set when
-        and how far to compact."""
-        window, info = self.window, model_info(parsed.model or None)
-        if window is None or not info.known or window < WISH_FROM:
-            return False
-        answer = min(info.output or RESERVE_MAX, RESERVE_MAX)
-        return not has_user_limits(*loaded(self.config)) and window + answer <= info.window
 
     def large_tokens(self, parsed: ParsedCall) -> int:
         """The size from which a result is a stub at its first send: the user's setting, or the one

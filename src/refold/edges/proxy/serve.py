@@ -23,10 +23,11 @@ import msgspec
 from msgspec import Struct, field
 
 from refold import decoding
+from refold.core.model import Message
 from refold.edges.proxy.upstream import Limits
 from refold.edges.server.connection import SETTINGS, log_to_stderr
 from refold.edges.server.connection import listen as listen  # for the command `proxy`
-from refold.errors import Invalid, Unavailable, install_hint
+from refold.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     import uvicorn
@@ -41,8 +42,8 @@ GARBAGE = 20_000  # objects between two collections; most objects of a call are 
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):
-    """The settings of a proxy. `bases` are unusual addresses of providers; with `plain` it only
-    passes on."""
+    """The settings of a proxy. `bases` are unusual addresses of providers, `opening` is put on the
+    page of each new conversation; with `plain` it only passes on."""
 
     store: str
     host: str = "127.0.0.1"
@@ -53,6 +54,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
     native: bool = False
     tools: bool = False
     window: int | None = None
+    opening: Message | None = None
     bases: dict[str, str] = {}
     plain: bool = False
     log_level: str = "info"
@@ -70,9 +72,8 @@ def check_options(given: ProxySettings) -> None:
 
 
 def checked(given: ProxySettings) -> ProxySettings:
-    """The complete settings. Raises an error for a missing package or host name."""
+    """The complete settings. Invalid for a missing host name."""
     check_options(given)
-    check_packages()
     from refold.edges.proxy.upstream import PROVIDERS, base_checked
 
     for name, base in given.bases.items():
@@ -85,12 +86,6 @@ def checked(given: ProxySettings) -> ProxySettings:
         message = f"{given.host} can be reached from other machines, but has no host name"
         raise Invalid(message, hint="--name proxy.example.com, behind a TLS terminator")
     return msgspec.structs.replace(given, token=given.token or secrets.token_urlsafe(24))
-
-
-def check_packages() -> None:
-    """Unavailable, with the extra to install, if the server package is missing."""
-    if importlib.util.find_spec("uvicorn") is None:
-        raise Unavailable("the proxy needs uvicorn", hint=install_hint("proxy"))
 
 
 def url_of(given: ProxySettings) -> str:
@@ -150,7 +145,7 @@ def main() -> None:
 
 def proxy_of(given: ProxySettings) -> Proxy:
     """The application, with its store open."""
-    from refold.edges.gate import Gate
+    from refold.edges.local_access import Gate
     from refold.edges.proxy.app import Proxy
     from refold.edges.proxy.conversation_registry import ConversationRegistry
     from refold.edges.proxy.folding import Folding
@@ -165,7 +160,11 @@ def proxy_of(given: ProxySettings) -> Proxy:
     if given.plain:
         return Proxy(upstream, gate=gate, limits=given.limits)
     folding = Folding(
-        folds=given.folds, native=given.native, tools=given.tools, window=given.window
+        folds=given.folds,
+        native=given.native,
+        tools=given.tools,
+        opening=given.opening,
+        window=given.window,
     )
     registry = ConversationRegistry(open_store(given.store), folding, given.limits)
     return Proxy(

@@ -1,8 +1,8 @@
 """Logs in one SQLite file: an append is one small insert at the end of a table, and nothing else.
 
 Appends commit without a sync and survive kill -9; `flush` makes all of them survive power loss.
-Neighbours: `log` has the rows, `wal` explains why one sync is enough, `file` has the database file,
-`damage` repairs it, `stores.contents` keeps the artifacts.
+Neighbours: `log` has the rows, `wal` explains why one sync is enough, `database_file` has the
+database file, `damage` repairs it, `stores.artifact_files` keeps the artifacts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Concatenate, ParamSpec, TypeVar
 import apsw
 from msgspec.structs import replace
 
-from refold.core import codec
+from refold.core import ids
 from refold.core.model import Conversation, Event
 from refold.errors import RefoldError
 from refold.stores import checks
-from refold.stores.contents import Artifacts
-from refold.stores.protocol import Recovery, Salvage
-from refold.stores.sqlite import damage, log
-from refold.stores.sqlite import file as database
-from refold.stores.sqlite.file import Reader
+from refold.stores.artifact_files import Artifacts
+from refold.stores.protocol import Changes, Recovery, Salvage
+from refold.stores.sqlite import damage, log, recent
+from refold.stores.sqlite import database_file as database
+from refold.stores.sqlite.database_file import Reader
 from refold.stores.sqlite.wal import Flusher
 from refold.system import disk, process_fork
 
@@ -90,8 +90,40 @@ class SqliteStore:
         return log.listed(connection, after, checks.bounded(limit)) if connection else []
 
     @_guarded
+    def newest(
+        self, *, after: Conversation | None = None, limit: int = 100
+    ) -> list[Conversation] | None:
+        place = None if after is None else (after.updated_ms, after.id)
+        with self._turns() as connection:
+            if connection is None:
+                return None
+            return log.numbered(connection, recent.newest(connection, place, limit))
+
+    @_guarded
+    def changes(self, after: int, *, limit: int = 1_000) -> Changes | None:
+        with self._turns() as connection:
+            if connection is None:
+                return None
+            turn, numbers, has_deleted = recent.since(connection, after, max(2, limit))
+            found = tuple(log.numbered(connection, numbers))
+            return Changes(upto=turn, conversations=found, has_deleted=has_deleted)
+
+    @contextmanager
+    def _turns(self) -> Iterator[apsw.Connection | None]:
+        """The connection, to read one moment; None if the database does not know who was newest."""
+        connection = self._connected(writing=False)
+        if connection is None or not recent.is_known(connection):
+            yield None
+            return
+        with database.transaction(connection, "BEGIN"):
+            yield connection
+
+    def version(self) -> tuple[int, ...]:
+        return database.stamp(self.path)
+
+    @_guarded
     def head(self, conversation: str) -> int | None:
-        codec.conversation_checked(conversation)
+        ids.conversation_checked(conversation)
         if self._connection is None and self._reader is None and not os.path.exists(self.path):
             if not self._is_new:  # asked at every request while nothing is remembered
                 database.refuse_lost(self.path)
@@ -189,7 +221,7 @@ class SqliteStore:
 
     @_guarded
     def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
-        codec.conversation_checked(conversation)
+        ids.conversation_checked(conversation)
         connection = self._connected(writing=False)
         return log.bookmark(connection, conversation, at) if connection else None
 
@@ -226,7 +258,7 @@ class SqliteStore:
 
     @_guarded
     def fork(self, conversation: str, at: int, new: str) -> None:
-        codec.conversation_checked(new)
+        ids.conversation_checked(new)
         with self._writing_to(conversation) as connection:
             log.fork(connection, conversation, at, new)
         self._absent.pop(new, None)
@@ -365,7 +397,7 @@ class SqliteStore:
 
     def _connection_to(self, conversation: str) -> apsw.Connection:
         """The connection; NotFound if there is no database, so no conversation either."""
-        codec.conversation_checked(conversation)
+        ids.conversation_checked(conversation)
         connection = self._connected(writing=False)
         if connection is None:
             raise checks.unknown(conversation)
