@@ -203,8 +203,12 @@ class Log:
 
     def originals(self, span: Span) -> list[Slot]:
         """The original messages of a span."""
+        return self.originals_in(self.read(span.first - 1, span.last))
+
+    def originals_in(self, events: Iterable[Event]) -> list[Slot]:
+        """The original messages in events of this log."""
         state = Fold()
-        for event in self.read(span.first - 1, span.last):
+        for event in events:
             if event.kind == "message":
                 state.erased = self.state.erased
                 state.step(event)
