@@ -46,8 +46,8 @@ def budget_of(state: Fold, config: Config, info: Model) -> Budget:
 
 
 def paced(budget: Budget, config: Config, state: Fold) -> Budget:
-    """The budget for the conversation's length so far: a short one needs only a small page, which
-    costs less at every call."""
+    """The budget for the conversation's length so far: a short conversation needs only a small
+    page, which costs less with every call."""
     if not config.compact_share:
         return budget
     return budget.paced(config.compact_share, round(state.said_tokens * budget.factor))

@@ -2,8 +2,8 @@
 
 A row costs one bookmark and one short read, however long the log is. The few events that came after
 the bookmark are added up; only those that reach back need a fold. A long log without a bookmark,
-such as one just synced, has no sizes until it is opened. A row is valid as long as its
-`head` and `chain` are: who shows the same store again keeps the rows that did not change.
+such as one just synced, has no sizes until it is opened. A row is valid as long as its `head` and
+`chain` are, so a caller that shows the same store again can keep the rows that did not change.
 Neighbours: `listing` has the order, titles and names, `refold.conversations.list` is the door.
 """
 

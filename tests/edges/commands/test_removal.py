@@ -188,6 +188,47 @@ def test_nothing_goes_that_was_not_shown_unless_it_is_named_whole(
             assert whole in shown.err or "--yes" in shown.err, case
 
 
+@pytest.mark.parametrize(
+    "call",
+    [("erase", ONE, "--all"), ("delete", ONE), ("delete", ONE, OTHER), ("delete", "--keep", "1")],
+)
+@pytest.mark.parametrize("meanwhile", ["nothing", "grows", "goes", "is another"])
+def test_a_conversation_that_took_the_id_of_the_one_shown_stays(
+    call: tuple[str, ...],
+    meanwhile: str,
+    tmp_path: Path,
+    terminals: list[Terminal],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = f"sqlite:{tmp_path}/x.db"
+    for at, id in enumerate((ONE, OTHER), start=1):
+        written(url, id, at * 1_000)
+    confirm = Session.confirm
+
+    def asked(session: Session, question: str, yes: bool) -> None:
+        confirm(session, question, yes)
+        if meanwhile in ("goes", "is another"):
+            refold.conversations.delete(url, [ONE])
+        if meanwhile in ("grows", "is another"):
+            written(url, ONE, 1_000, text="new words")
+
+    monkeypatch.setattr(Session, "confirm", asked)
+    terminals[0].type("y\n")
+    status = outcome([*call, "--store", url])
+    with closing(open_store(url, read_only=True)) as store:
+        there = {about.id: is_erased(store, about.id) for about in store.conversations()}
+    if meanwhile == "is another":
+        assert status != 0 and there == {ONE: False, OTHER: False}
+        assert "made again while the question was open" in capsys.readouterr().err
+    elif meanwhile == "goes":
+        assert ONE not in there and there[OTHER] is False
+    else:
+        assert status == 0
+        is_gone = there.get(ONE, True)
+        assert is_gone == (meanwhile == "nothing" or call[0] == "delete")
+
+
 def test_every_command_that_removes_for_good_shows_it_first_on_request() -> None:
     asking = {
         name

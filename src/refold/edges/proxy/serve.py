@@ -27,7 +27,7 @@ from refold.core.model import Message
 from refold.edges.proxy.upstream import Limits
 from refold.edges.server.connection import SETTINGS, log_to_stderr
 from refold.edges.server.connection import listen as listen  # for the command `proxy`
-from refold.errors import Invalid, Unavailable, install_hint
+from refold.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     import uvicorn
@@ -72,9 +72,8 @@ def check_options(given: ProxySettings) -> None:
 
 
 def checked(given: ProxySettings) -> ProxySettings:
-    """The complete settings. Raises an error for a missing package or host name."""
+    """The complete settings. Invalid for a missing host name."""
     check_options(given)
-    check_packages()
     from refold.edges.proxy.upstream import PROVIDERS, base_checked
 
     for name, base in given.bases.items():
@@ -87,12 +86,6 @@ def checked(given: ProxySettings) -> ProxySettings:
         message = f"{given.host} can be reached from other machines, but has no host name"
         raise Invalid(message, hint="--name proxy.example.com, behind a TLS terminator")
     return msgspec.structs.replace(given, token=given.token or secrets.token_urlsafe(24))
-
-
-def check_packages() -> None:
-    """Unavailable, with the extra to install, if the server package is missing."""
-    if importlib.util.find_spec("uvicorn") is None:
-        raise Unavailable("the proxy needs uvicorn", hint=install_hint("proxy"))
 
 
 def url_of(given: ProxySettings) -> str:
