@@ -374,7 +374,7 @@ def _tells_of(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
 
 
 def _says(text: str, spoken: Sequence[str]) -> bool:
-    """Whether a text contains one of these sentences, ignoring case, punctuation and line
+    """Whether the text contains one of these sentences, ignoring case, punctuation and line
     breaks."""
     folded = text.casefold()
     # Most texts lack the longest word, and need no further check.

@@ -134,7 +134,7 @@ def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
 
 
 def may_be_kept(text: str, chars_max: int = SENTENCE_CHARS_MAX) -> bool:
-    """Whether a text has an acceptable length and contains no secret."""
+    """Whether the text has an acceptable length and contains no secret."""
     size = len(text.strip())
     return SENTENCE_CHARS_MIN <= size <= chars_max and redacted(text) == text
 
