@@ -1,8 +1,8 @@
 /**
  * The page: the key's exchange, the header, the address, and the screen that it names.
  *
- * Every state is in the fragment of the address: `#/s/ID?at=812&m=70`. A screen is remade when its
- * path changes, and updated when only what follows the path does.
+ * Every state is in the fragment of the address: `#/s/ID?at=812&m=70`. A screen is made again
+ * when its path changes, and updated when the rest does.
  */
 
 import { BillScreen, WindowScreen } from "./bill.js";
