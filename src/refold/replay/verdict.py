@@ -194,8 +194,8 @@ def _in_own(made: Verdict) -> str:
     which = "the windows you had" if own.window is None else f"your window of {own.window:,}"
     full = f"At most {min(made.filled, 1.0):.0%} of {which} was used"
     if not own.compactions:
-        return f"{full}: refold would have folded nothing there."
-    return f"{full}: there refold would have folded {_times(own)} and {_effect(made, own)}."
+        return f"{full}: nothing would have been folded there."
+    return f"{full}: folding there, {_times(own)}, would have {_effect(made, own)}."
 
 
 def _in_others(made: Verdict, best: Option | None) -> str:

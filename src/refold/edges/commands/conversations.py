@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from refold.conversations import deleter
 from refold.conversations.listing import newest
 from refold.conversations.overview import Overview, overviews
 from refold.display import moment, nearest, number
@@ -33,10 +32,12 @@ from refold.edges.commands.command import (
 )
 from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import tokens_of
-from refold.engine.stats import Stats
 from refold.errors import Invalid
 from refold.log.log import now_ms
 from refold.tokens.models import model_info, table
+
+if TYPE_CHECKING:
+    from refold.engine.stats import Stats
 
 NAME_CHARS = 60
 HERE = "."
@@ -306,6 +307,9 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> Removal:
+    # Imported late: a list needs nothing of it.
+    from refold.conversations import deleter
+
     is_old = older_than is not None or keep is not None
     if bool(conversations) == is_old:
         hint = "refold delete ID, or --older-than DAYS, --keep NUMBER, or both"

@@ -21,12 +21,12 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from refold.compaction.limits import settings_of
 from refold.config import Config
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import Result, Screen, command
 from refold.edges.commands.handover import HandsOver
 from refold.edges.commands.session import Session
-from refold.edges.proxy.folding import settings_of
 from refold.edges.proxy.savings import Sum, added, sums
 from refold.engine.context import Context
 from refold.engine.handover import handed_over, named, opening_of
