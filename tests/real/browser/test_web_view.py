@@ -165,6 +165,15 @@ def test_what_a_compaction_removed(view: View, word: str) -> None:
     assert view.page.locator(".bars-of tr").count() > 0
 
 
+def test_going_back_shows_the_search_before(view: View, word: str) -> None:
+    for words in (word, "login"):
+        view.go(f"find?q={words}")
+        view.page.locator("h1", has_text=words).wait_for()
+    view.page.go_back()
+    view.page.locator("h1", has_text=word).wait_for()
+    assert word in view.text(".found li .text")
+
+
 def test_the_page_of_any_turn_is_the_fold(
     view: View, server: Running, chance: random.Random
 ) -> None:

@@ -27,7 +27,7 @@ const KEYS = [
 	["/", "search"], ["← →", "turn before, after"], ["Shift ← →", "ten turns"],
 	["Home End", "first turn, now"], ["[ ]", "compaction before, after"], ["j k", "message after, before"],
 	["u", "next request of the user"], ["e", "next failed result"], ["b", "where the folded part ends"],
-	["1 to 6", "only messages in one state"], ["p h z", "pin, hide, undo: with the price first"], ["Esc", "close"],
+	["1 to 6", "only one state"], ["p h z", "pin, hide, undo: with the price first"], ["Esc", "close"],
 	["g h", "all sessions"], ["g u", "usage"], ["?", "these keys"],
 ];
 const THEMES = ["auto", "light", "dark"];
@@ -92,7 +92,7 @@ export class App {
 
 	async route() {
 		const route = this.address;
-		const path = route.path.join("/");
+		const path = route.path[0] === "find" ? location.hash : route.path.join("/");
 		if (this.screen && this.path === path) {
 			this.screen.update(route);
 			return;
@@ -160,7 +160,6 @@ export class App {
 		event.preventDefault();
 		const words = this.search.value.trim();
 		if (!words) return;
-		this.path = "";
 		this.go("/find", { q: words });
 	}
 
