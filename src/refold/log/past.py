@@ -43,7 +43,7 @@ ALONG_SHARE = 16  # a bookmark is at most this part of the events since the one 
 SLOT_BYTES = 4  # at least, in a bookmark
 FACTS = 20_000  # of summaries, in memory
 RECENT, UNSTORED = 8, 256  # folds, and bookmarks that the store did not keep, in memory
-NEAR = 8  # folds before the newest changes, in memory
+NEAR = 16  # folds before the newest changes, in memory
 SWITCHES_MAX = 16  # on the way to a place; with more, one fold from the first event is shorter
 # Sums of all events, on or off.
 _SUMS = (
