@@ -43,7 +43,7 @@ ALONG_SHARE = 16  # a bookmark is at most this part of the events since the one 
 SLOT_BYTES = 4  # at least, in a bookmark
 FACTS = 20_000  # of summaries, in memory
 RECENT, UNSTORED = 8, 256  # folds, and bookmarks that the store did not keep, in memory
-NEAR = 8  # folds before the newest changes, in memory
+NEAR = 16  # folds before the newest changes, in memory
 SWITCHES_MAX = 16  # on the way to a place; with more, one fold from the first event is shorter
 # Sums of all events, on or off.
 _SUMS = (
@@ -206,7 +206,7 @@ class Past:
         for event in events:
             if event.kind in CHANGING and (body := decode(event)) is not None:
                 controls.add(event.seq, body)
-        base, found, is_known = self._base(now, controls)
+        base, found = self._base(now, controls)
         state = base.copy()
         later = controls.after(base.head)
         self._add_originals(state, later, found)
@@ -223,13 +223,13 @@ class Past:
             self._step(state, event, found)
         erases = [seq for seq, body in later if isinstance(body, Erase)]
         state.reached_at = max([state.reached_at, *erases])
-        state.end_walk(base if is_known else None)
+        state.end_walk(self._with_eras(base, now, controls))
         state.forget_contents()
         return state
 
-    def _base(self, now: Fold, controls: ControlLog) -> tuple[Fold, Switches, bool]:
-        """The newest known fold that no later control event changes, the switches of the events
-        after it, and whether its eras are known to hold."""
+    def _base(self, now: Fold, controls: ControlLog) -> tuple[Fold, Switches]:
+        """The newest known fold that no later control event changes, and the switches of the events
+        after it."""
         upto, found = controls.cut(now.head), Switches()
         while True:
             base = self._nearest(upto, now)
@@ -265,11 +265,23 @@ class Past:
             erased={**base.erased, **found.erased},
             again=found.again | shortened,
         )
+        return base, found
+
+    def _with_eras(self, base: Fold, now: Fold, controls: ControlLog) -> Fold | None:
+        """The newest known fold whose eras hold for the events up to it; None if they are better
+        found from the first event."""
+        while (upto := controls.cut(base.head, ever=True)) < base.head:
+            base = self._nearest(upto, now)
+        later = controls.after(base.head)
         first = change_of(*later[0]) if later else None
         is_split = first is not None and goes_on(base.newest, first)
-        touched = any(isinstance(body, Pin) and is_in(base.edited, body.seq) for _, body in later)
-        is_known = controls.cut(base.head, ever=True) == base.head
-        return base, found, is_known and not (is_split or touched or hidden)
+        is_touched = any(
+            is_in(base.edited, body.seq)
+            or (body.seq <= base.head and base.slot_at(body.seq) is None)
+            for _, body in later
+            if isinstance(body, Pin)
+        )
+        return None if is_split or is_touched else base
 
     def _on(self, after: int, last: int, found: Switches) -> Iterator[Event]:
         """The events of a range, without the spans that are off."""
