@@ -393,9 +393,14 @@ class ConversationSearch:
 
             question_of(query, limit=limit, **filters)  # raises Invalid for a bad query
             return []
+        from refold.redaction import is_redacted
+
         try:
             searched = None if everywhere else self._log.id
-            return self._searcher.search(query, limit=limit, conversation=searched, **filters)
+            redacts = is_redacted(self._log.config.redact, "summaries")
+            return self._searcher.search(
+                query, limit=limit, conversation=searched, redacts=redacts, **filters
+            )
         finally:
             self._log.notices.tell()
 
@@ -407,7 +412,7 @@ class ConversationSearch:
             raise Denied("a sub-agent sees its own conversation only", hint="scope: conversation")
         store, found = self._log.store, list[FoundConversation]()
         try:
-            hits = self._searcher.search(query, limit=SPARE_HITS * limit, redacts=True)
+            hits = self._searcher.search(query, limit=SPARE_HITS * limit)
         finally:
             self._log.notices.tell()
         left = limit

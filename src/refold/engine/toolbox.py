@@ -243,7 +243,7 @@ class Toolbox:
             day = moment(max(hit.at_ms for hit in one.hits)).partition(" ")[0]
             origin = ", imported" if one.is_imported else ""
             rows.append(_row(f"{kind}, {day}{origin}: {one.title}"))
-            rows += [f"  {_hit_row(hit)}" for hit in one.hits]
+            rows += [f"  {id}{_hit_row(hit)}" for hit in one.hits]
         places = number(sum(len(one.hits) for one in found), "place")
         head = f"{places} found in {number(len(found), 'conversation')}"
         return self._rows(rows, head, f"{usage} Handles are those of this conversation only.")

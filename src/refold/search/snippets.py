@@ -21,6 +21,7 @@ from refold.checked import quoted
 from refold.core import bookmark
 from refold.core.active_events import CONTROLS
 from refold.core.model import ROLES, Conversation, Event, Role
+from refold.decoding import regex
 from refold.display import without_colors
 from refold.errors import Invalid
 from refold.log.log import Log
@@ -37,7 +38,7 @@ KINDS_USUAL = KINDS[:4]
 LIMIT_MAX = 1_000
 # Results of our own tools repeat other hits, so they are found only on request.
 OWN_PREFIX = "refold_"
-_SPACES = re.compile(r"\s{2,}|[^\S ]")  # all but a single space
+_SPACES = regex(r"\s{2,}|[^\S ]")  # all but a single space
 
 Tokens = Callable[[str], list[tuple[int, int, str]]]
 Place = tuple[int, int, str]  # start, end and the term

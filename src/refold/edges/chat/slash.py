@@ -109,7 +109,7 @@ def obey(chat: Chat, line: str) -> bool:
         else:
             return command.run(chat, arguments_of(command, words[1:])) is not False
     except RefoldError as error:
-        chat.failure = error.code
+        chat.fail(error)
         chat.shown.error(_with_chat_hint(error, chat))
     except (Abort, KeyboardInterrupt):
         chat.shown.aside("Nothing was changed.")

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from refold.conversations import deleter
-from refold.conversations.listing import newest
+from refold.conversations.listing import PROGRAMS, newest
 from refold.conversations.overview import Overview, overviews
 from refold.display import cut, nearest, number, one_line
 from refold.edges.commands.command import (
@@ -36,16 +35,15 @@ from refold.edges.commands.command import (
     show_damage,
     show_removable,
 )
-from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import tokens_of
 from refold.edges.displays.wrap import width
-from refold.engine.stats import Stats
 from refold.errors import Invalid
 from refold.log.log import now_ms
-from refold.replay.recorded import PROGRAMS
-from refold.replay.verdict import amount
-from refold.tokens.models import model_info, table
+from refold.tokens.models import amount, model_info, table
+
+if TYPE_CHECKING:
+    from refold.engine.stats import Stats
 
 NAME_CHARS = 60
 HERE = "."
@@ -80,6 +78,8 @@ def list_conversations(
     sort: Annotated[Order, SORT] = "when",
     limit: Limit | None = None,
 ) -> Listed:
+    from refold.edges.commands.search import time_of
+
     store, start = session.store, time_of(since)
     path = "" if project is None else str(Path(project).resolve())
     is_cut_late = bool(agent or start or sort != "when")
@@ -380,6 +380,9 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> Removal:
+    # Imported late: a list needs nothing of it.
+    from refold.conversations import deleter
+
     is_old = older_than is not None or keep is not None
     if bool(conversations) == is_old:
         hint = "refold delete ID, or --older-than DAYS, --keep NUMBER, or both"

@@ -1,7 +1,7 @@
 """`refold ui`: the store in a browser, on this machine alone.
 
 The server is `edges.ui`, imported when it runs. What it shows is read from a store that refuses
-writes.
+writes; an act is done once a person has seen its price and confirmed it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def ui(
         int, Meta(description="The port to listen on; 0 takes a free one.", ge=0, le=65_535)
     ] = 0,
     no_open: Annotated[bool, Meta(description="Do not open a browser.")] = False,
+    read_only: Annotated[bool, Meta(description="Offer no acts: nothing can be changed.")] = False,
     check: Annotated[bool, Meta(description="Say whether it could start, and stop there.")] = False,
 ) -> UiServed:
     from refold.edges.ui.serve import bound
@@ -66,5 +67,5 @@ def ui(
             session.screen.note("Enter prints another address; stop with Ctrl-C")
         if not no_open:
             webbrowser.open(f"{address}{place}")
-        serve(listening, Answers(url), access, tell)
+        serve(listening, Answers(url, read_only=read_only), access, tell)
     return served

@@ -38,6 +38,7 @@ LOOK_S, BEAT_S = 0.5, 15.0
 BODY_S = 10.0
 STATUSES = {"unauthorized": 401, "not-allowed": 405}
 MODULES = (
+    "acts",
     "app", "bill", "chart", "compaction", "dom", "home", "inspector", "ledger", "list", "message",
     "pieces", "search", "server", "session", "states",
 )  # fmt: skip
@@ -76,6 +77,8 @@ ROUTES = tuple(
         ("GET", rf"/api/s/{_ID}/why/(?P<seq>\d{{1,15}})", "why"),
         ("GET", rf"/api/s/{_ID}/window", "window"),
         ("GET", rf"/api/s/{_ID}/ledger", "ledger"),
+        ("POST", rf"/api/s/{_ID}/rehearse", "rehearse"),
+        ("POST", rf"/api/s/{_ID}/do", "do"),
     )
 )
 
@@ -127,7 +130,7 @@ class App:
         elif (method, path) == ("GET", "/api/live"):
             await self._live(receive, send)
         else:
-            await self._route(scope, path, send)
+            await self._route(scope, path, receive, send)
 
     async def _entered(self, body: bytes) -> str:
         """The cookie for a key. Wrong keys are tried one at a time, and slowly."""
@@ -141,7 +144,7 @@ class App:
                 await asyncio.sleep(WRONG_S)
                 raise
 
-    async def _route(self, scope: Scope, path: str, send: Send) -> None:
+    async def _route(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
         found = [(one, pattern.fullmatch(path), name) for one, pattern, name in ROUTES]
         routes = [(one, match, name) for one, match, name in found if match]
         if not routes:
@@ -149,14 +152,17 @@ class App:
         for method, match, name in routes:
             if method == scope["method"]:
                 query = _query(scope.get("query_string", b""))
-                work = partial(self._encoded, name, {**query, **match.groupdict()})
+                given: list[Any] = [{**query, **match.groupdict()}]
+                if method == "POST":
+                    given.append(await _body(receive))
+                work = partial(self._encoded, name, *given)
                 body = await self._in_thread(work, searches=name == SEARCH)
                 await _send_json(send, 200, body, takes_gzip=_takes_gzip(scope))
                 return
         raise NotAllowed(f"{scope['method']} is not supported here")
 
-    def _encoded(self, name: str, given: dict[str, str]) -> bytes:
-        return msgspec.json.encode(getattr(self._answers, name)(given))
+    def _encoded(self, name: str, *given: Any) -> bytes:
+        return msgspec.json.encode(getattr(self._answers, name)(*given))
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """The heads of all conversations, at first and whenever one changes."""

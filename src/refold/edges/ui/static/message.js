@@ -85,12 +85,12 @@ function drawArguments(given) {
 	return el("div", {}, parts);
 }
 
-/** @param {string} text */
+/** */
 function isPatch(text) {
 	return /^(\*\*\* Begin Patch|diff --git|--- [^\n]+\n\+\+\+ )/m.test(text.slice(0, 2_000));
 }
 
-/** The two sides of a change, with the lines that they share as context. @param {string} before @param {string} after */
+/** The two sides of a change, with the lines that they share as context. */
 function drawChange(before, after) {
 	const old = before.split("\n");
 	const now = after.split("\n");
@@ -108,7 +108,7 @@ function drawChange(before, after) {
 	return drawPatch(lines.join("\n"));
 }
 
-/** @param {string} text */
+/** */
 function drawPatch(text) {
 	const kinds = { "+": "added", "-": "removed", "@": "place", "*": "place" };
 	return long(text.split("\n"), (line) => {
@@ -117,14 +117,14 @@ function drawPatch(text) {
 	});
 }
 
-/** @param {string} text */
+/** */
 function drawCode(text) {
 	return long(text.split("\n"), (line) => document.createTextNode(`${line}\n`));
 }
 
 /**
  * Text as it came; a unified diff in it is drawn as one.
- * @param {string} text @param {number} [leftOut]
+ * @param {number} [leftOut]
  */
 function drawText(text, leftOut) {
 	const body = isPatch(text) ? drawPatch(text) : drawCode(text);
