@@ -157,7 +157,7 @@ class Listed(Result, frozen=True, kw_only=True):
         messages = sum(row.messages or 0 for row in self.conversations)
         total = f"{number(len(self.conversations), 'conversation')}, {number(messages, 'message')}"
         unpriced = len(self.conversations) - len(costs)
-        missing = f"; {unpriced:,} without a price" if unpriced and costs else ""
+        missing = f"; {unpriced:,} without a known cost" if unpriced and costs else ""
         paid = f", {amount(sum(costs))}{missing}" if costs else ""
         screen.line(("dim", f"{total}{paid}"))
         show_damage(self.damaged, screen)
