@@ -1,11 +1,13 @@
 """`refold ui` in a real browser: stories with values that nobody has seen before.
 
 Every test fails if the page complains in the console or asks another server for anything.
+`REFOLD_WRITE_PICTURE=1` writes the picture of docs/guides/ui.md again.
 """
 
 from __future__ import annotations
 
 import http.server
+import os
 import random
 import re
 import secrets
@@ -22,6 +24,7 @@ from refold.core.fold import fold
 from tests.edges.ui.conftest import Running
 from tests.real.browser import sessions
 
+PICTURE = Path(__file__).resolve().parents[3] / "docs" / "pictures" / "ui.png"
 SEED = secrets.randbits(32)
 NODES_MAX = 800
 PLACES = 50
@@ -160,6 +163,15 @@ def test_what_a_compaction_removed(view: View, word: str) -> None:
     view.page.locator(".panes.compared").wait_for()
     assert re.match(r"Compaction \d+ of \d+", view.text(".panel h2"))
     assert view.page.locator(".bars-of tr").count() > 0
+
+
+def test_going_back_shows_the_search_before(view: View, word: str) -> None:
+    for words in (word, "login"):
+        view.go(f"find?q={words}")
+        view.page.locator("h1", has_text=words).wait_for()
+    view.page.go_back()
+    view.page.locator("h1", has_text=word).wait_for()
+    assert word in view.text(".found li .text")
 
 
 def test_the_page_of_any_turn_is_the_fold(
@@ -345,3 +357,14 @@ def test_a_price_then_an_act_and_its_undo(
     view.page.locator(".price .primary").click()
     view.page.locator(".panel .done").wait_for()
     assert page()[1] == slots and page()[0] > after[0]
+
+
+@pytest.mark.skipif("REFOLD_WRITE_PICTURE" not in os.environ, reason="the picture is kept")
+def test_the_picture_of_the_guide_is_written(view: View) -> None:
+    view.go("s/talk")
+    view.page.set_viewport_size({"width": 1_280, "height": 800})
+    for _ in range(4):
+        view.page.keyboard.press("[")
+    view.page.locator(".panel h2").wait_for()
+    view.page.wait_for_timeout(1_000)
+    view.page.screenshot(path=PICTURE)

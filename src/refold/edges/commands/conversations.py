@@ -404,7 +404,8 @@ def delete(
     if dry_run or not ids:
         return Removal(would_be_removed=tuple(ids), items=items, contents=0, left={}, notes=())
     if is_old:
-        # Of what was shown, only what nobody wrote to while the question was open.
+        # Only those of the shown conversations that were not written to while the question was
+        # open.
         still_old = stale(now_ms=now_ms())
         ids = [id for id in ids if id in still_old]
     done = deleter.delete(store, ids)

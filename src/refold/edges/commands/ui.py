@@ -42,15 +42,14 @@ def ui(
     read_only: Annotated[bool, Meta(description="Offer no acts: nothing can be changed.")] = False,
     check: Annotated[bool, Meta(description="Say whether it could start, and stop there.")] = False,
 ) -> UiServed:
-    from refold.edges.ui.serve import bound
+    from refold.edges.server.connection import listen
+    from refold.edges.ui.access import HOST, Access
+    from refold.edges.ui.answers import Answers
+    from refold.edges.ui.app import serve
 
     conversation = session.conversation if session.is_named else ""
     url = session.store_url or default_store()
-    with bound(port) as listening:
-        from refold.edges.ui.access import Access
-        from refold.edges.ui.answers import Answers
-        from refold.edges.ui.serve import serve
-
+    with listen(HOST, port) as listening:
         access = Access(listening.getsockname()[1])
         served = UiServed(url=f"http://{access.hosts[0]}/", store=url)
         if check:

@@ -1,7 +1,7 @@
 """How the proxy folds: into which window, with which settings (`compaction.limits`), and with the
 provider's own compaction first if asked to.
 
-The provider's compaction is parsed for with the call that needs it: its key and headers, model,
+The provider's compaction is requested with the call that needs it: its key and headers, model,
 system prompt and tools, and messages up to the cut, all sent before, so that later thinking stays
 valid. If it fails, the compactor folds here. Neighbours: `conversation_registry` opens
 conversations, `observer` hands calls over, `app` sends, `compaction.native` asks.

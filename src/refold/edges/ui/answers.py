@@ -23,7 +23,7 @@ from refold.redaction import redacted
 from refold.search.searcher import Searcher
 from refold.search.upkeep import index_path
 from refold.settings.sources import loaded_for
-from refold.stores import is_writable, open_store, terms_of
+from refold.stores import is_writable, open_store, terms_of, version_of
 from refold.stores.protocol import Store
 
 OPEN_MAX = 4
@@ -41,6 +41,7 @@ class Answers:
         self.store: Store = open_store(url, read_only=True)
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self._usage = overview.Usage()
+        self._heads: tuple[object, dict[str, int]] = (None, {})
         self._searching: tuple[Store, Searcher] | None = None
 
     def close(self) -> None:
@@ -55,8 +56,11 @@ class Answers:
     # --- the store ---
 
     def heads(self) -> dict[str, int]:
-        """The head of every conversation."""
-        return {about.id: about.head for about in conversations(self.store)}
+        """The head of every conversation; read again only if the store has changed."""
+        version = version_of(self.store)
+        if version is None or self._heads[0] != version:
+            self._heads = (version, {about.id: about.head for about in conversations(self.store)})
+        return self._heads[1]
 
     def overview(self, given: Given) -> dict[str, Any]:
         return {"store": visible(self.store.url), "sessions": overview.rows(self.store)}

@@ -1,8 +1,8 @@
 /**
  * The page: the key's exchange, the header, the address, and the screen that it names.
  *
- * Every state is in the fragment of the address: `#/s/ID?at=812&m=70`. A screen is remade when its
- * path changes, and updated when only what follows the path does.
+ * Every state is in the fragment of the address: `#/s/ID?at=812&m=70`. A screen is made again
+ * when its path changes, and updated when the rest does.
  */
 
 import { BillScreen, WindowScreen } from "./bill.js";
@@ -27,7 +27,7 @@ const KEYS = [
 	["/", "search"], ["← →", "turn before, after"], ["Shift ← →", "ten turns"],
 	["Home End", "first turn, now"], ["[ ]", "compaction before, after"], ["j k", "message after, before"],
 	["u", "next request of the user"], ["e", "next failed result"], ["b", "where the folded part ends"],
-	["1 to 6", "only messages in one state"], ["p h z", "pin, hide, undo: with the price first"], ["Esc", "close"],
+	["1 to 6", "only one state"], ["p h z", "pin, hide, undo: with the price first"], ["Esc", "close"],
 	["g h", "all sessions"], ["g u", "usage"], ["?", "these keys"],
 ];
 const THEMES = ["auto", "light", "dark"];
@@ -92,7 +92,7 @@ export class App {
 
 	async route() {
 		const route = this.address;
-		const path = route.path.join("/");
+		const path = route.path[0] === "find" ? location.hash : route.path.join("/");
 		if (this.screen && this.path === path) {
 			this.screen.update(route);
 			return;
@@ -160,7 +160,6 @@ export class App {
 		event.preventDefault();
 		const words = this.search.value.trim();
 		if (!words) return;
-		this.path = "";
 		this.go("/find", { q: words });
 	}
 

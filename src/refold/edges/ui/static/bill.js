@@ -12,7 +12,7 @@ const HIGH = 150, WIDE_MIN = 300, ROWS = 200, DEAREST = 8;
 /** @param {Session} session */
 function headingOf(id, session) {
 	const { about } = session;
-	return { title: about.title || id, words: [about.project, about.model].filter(Boolean).join(" · "), cost: about.cost };
+	return { title: about.title || id, words: [about.project, about.model].filter(Boolean).join(" · "), cost: about.billed.calls ? about.cost : null };
 }
 
 export class BillScreen {
@@ -170,7 +170,7 @@ export class WindowScreen {
 				figure(count(used), `of ${count(about.window)} tokens${query.at ? `, at #${at}` : " now"}`),
 				figure(percent(used, about.window), "of the window"),
 				figure(count(about.compact_at), "tokens: it folds there"),
-				about.compactions ? figure(count(session.compactions.length), "compactions") : null),
+				figure(count(session.compactions.length), "compactions")),
 			el("div", { class: "stack", role: "img", "aria-label": "The window by kind; the table below has the figures" },
 				[...parts, { name: "free", tokens: free }].map((part) =>
 					el("i", { class: part.name.replace(" ", "-"), title: `${part.name}: ${count(part.tokens)}`,

@@ -4,7 +4,7 @@
  * in the order in which they were said.
  */
 
-import { count, dollars, draw, el, refill, short } from "./dom.js";
+import { count, dollars, draw, el, percent, refill, short } from "./dom.js";
 import { NOT_YET, STATES } from "./states.js";
 
 /** @typedef {import("./states.js").Session} Session */
@@ -142,7 +142,12 @@ export class Chart {
 
 	drawLabels() {
 		let free = -Infinity;
-		const { compactions } = this.session;
+		const { compactions, about } = this.session;
+		if (!compactions.length) {
+			const full = percent(about.current, about.window);
+			refill(this.labels, el("small", {}, `Nothing was folded yet: ${full} full, folds at ${short(about.compact_at)}`));
+			return;
+		}
 		refill(
 			this.labels,
 			compactions.map((one, at) => {

@@ -18,7 +18,7 @@ export class LedgerScreen {
 		this.app = app;
 		this.id = id;
 		this.facts = facts;
-		this.heading = { title: about.title, words: [about.project, about.model].filter(Boolean).join(" · "), cost: about.cost };
+		this.heading = { title: about.title, words: [about.project, about.model].filter(Boolean).join(" · "), cost: about.billed.calls ? about.cost : null };
 		this.node = el("div", { class: "home ledger" });
 	}
 

@@ -26,24 +26,21 @@ function drawBlock(block) {
 		case "result":
 			return el(
 				"section",
-				{ class: `block output${block.failed ? " failed" : ""}` },
+				{ class: `block${block.failed ? " failed" : ""}` },
 				block.failed && el("h4", {}, "failed"),
 				block.artifact && el("p", { class: "quiet" }, `all of it: artifact ${block.artifact}`),
 				block.media ? el("p", { class: "quiet" }, `${block.media} pictures`) : null,
 				drawText(block.text, block.left_out),
 			);
 		case "thinking":
-			return block.text
-				? el("section", { class: "block thinking" }, el("h4", {}, "thinking"), drawText(block.text, block.left_out))
-				: el("p", { class: "quiet" }, "(reasoning that only its provider can read)");
 		case "opaque":
 			return block.text
-				? el("section", { class: "block" }, drawText(block.text, block.left_out))
+				? el("section", { class: `block ${block.type}` }, drawText(block.text, block.left_out))
 				: el("p", { class: "quiet" }, "(reasoning that only its provider can read)");
 		case "media":
 			return el("p", { class: "quiet" }, `(${block.text})`);
 		default:
-			return el("section", { class: "block said" }, drawText(block.text ?? "", block.left_out));
+			return el("section", { class: "block" }, drawText(block.text ?? "", block.left_out));
 	}
 }
 

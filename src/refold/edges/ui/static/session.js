@@ -6,7 +6,7 @@
 import { pagePanel } from "./acts.js";
 import { Chart } from "./chart.js";
 import { compactionPanel, compactionStates } from "./compaction.js";
-import { count, day, dollars, el, percent, refill, time } from "./dom.js";
+import { count, day, dollars, el, number, percent, refill, time } from "./dom.js";
 import { messagePanel } from "./inspector.js";
 import { List } from "./list.js";
 import { MARK_PX, MESSAGE_PX, TALL_PX, THIN_PX, Texts, compactionRow, messageRow, standinHeight,
@@ -70,7 +70,7 @@ export class SessionScreen {
 	get heading() {
 		const { about } = this.session;
 		const words = [about.project, about.model].filter(Boolean).join(" · ");
-		return { title: about.title, words, cost: about.cost };
+		return { title: about.title, words, cost: about.billed.calls ? about.cost : null };
 	}
 
 	// --- what the address says ---
@@ -191,7 +191,7 @@ export class SessionScreen {
 		} else {
 			const said = session.said(cursor.at);
 			refill(this.leftTitle, "Everything the agent saw ",
-				el("small", {}, `${count(said)} messages, ${count(session.tokensBetween(1, cursor.at))} tokens`));
+				el("small", {}, `${number(said, "message")}, ${count(session.tokensBetween(1, cursor.at))} tokens`));
 			const page = cursor.page();
 			refill(this.rightTitle, `What the model ${this.isLatest ? "will read next" : "read at this turn"} `,
 				el("small", {}, this.sizeWords(page, session.sizeOf(cursor.at))));
@@ -204,7 +204,7 @@ export class SessionScreen {
 	}
 
 	sizeWords(page, tokens) {
-		return `${count(page.length)} pieces, ${count(tokens)} tokens`;
+		return `${number(page.length, "piece")}, ${count(tokens)} tokens`;
 	}
 
 	drawFacts() {
@@ -227,13 +227,12 @@ export class SessionScreen {
 		const counts = cursor.counts();
 		refill(
 			this.chips,
-			SHOWN.filter((state) => counts[state] || state < REWOUND).map((state, at) =>
+			SHOWN.filter((state) => counts[state] || state < REWOUND).map((state) =>
 				el(
 					"button",
 					{
 						class: `chip ${STATES[state]}`,
 						"aria-pressed": String(this.filter === state),
-						title: `Show only these (${at + 1})`,
 						onclick: () => this.only(state),
 					},
 					el("i"),
