@@ -19,11 +19,10 @@ from refold.replay.verdict import (
     STEPS,
     Bill,
     Measured,
-    amount,
     verdict_of,
     windows_for,
 )
-from refold.tokens.models import cost, model_info
+from refold.tokens.models import amount, cost, model_info
 from tests.replay.test_replay import turns
 
 MODEL = "claude-sonnet-4-5"

@@ -41,6 +41,13 @@ from refold.stores.protocol import Store
 FOLDER = "cwd"  # metadata key of a conversation's folder
 SESSION = "session"  # metadata key of an imported session's own id
 IMPORTED = "imported"  # metadata key of the program that a session was imported from
+# The programs of agents, by the name of their importer.
+PROGRAMS = {
+    "claude-code": "claude",
+    "codex": "codex",
+    "gemini-cli": "gemini",
+    "opencode": "opencode",
+}
 PART_OF = "part_of"  # metadata key of a sub-agent's conversation: the one that called it
 PREVIEW_CHARS = 80
 FIRST_EVENTS, PREVIEW_EVENTS = 4, 40

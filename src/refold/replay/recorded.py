@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.config import NUMBER_MAX, Config
-from refold.conversations.listing import title_of
+from refold.conversations.listing import PROGRAMS, title_of
 from refold.core.model import ADOPTED
 from refold.engine.context import Context
 from refold.errors import Invalid
@@ -28,14 +28,6 @@ from refold.replay.verdict import Bill, Measured
 from refold.settings.sources import KEEPER
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
-
-# The programs of agents, by the name of the importer or the proxy's client.
-PROGRAMS = {
-    "claude-code": "claude",
-    "codex": "codex",
-    "gemini-cli": "gemini",
-    "opencode": "opencode",
-}
 
 
 class Recorded(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from refold.display import number
 from refold.replay.run import AGENT, OURS, Outcome, Replayed
+from refold.tokens.models import amount
 
 STEPS = (40_000, 60_000, 80_000, 100_000, 130_000, 160_000, 200_000, 300_000, 500_000)
 PEAK_SHARE = 0.95  # a larger share of the largest prompt does not count as a smaller window
@@ -162,15 +163,6 @@ def _is_good(option: Option) -> bool:
 
 
 # --- sentences ---
-
-
-def amount(dollars: float | None) -> str:
-    """An amount of money; below a cent with the digits that matter."""
-    if dollars is None:
-        return "n/a"
-    if 0 < abs(dollars) < 0.01:
-        return f"${dollars:.4f}"
-    return f"-${-dollars:,.2f}" if dollars < 0 else f"${dollars + 0.0:,.2f}"
 
 
 def _paid(made: Verdict, mixed: int) -> str:

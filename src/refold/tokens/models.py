@@ -222,6 +222,15 @@ def dollars(value: float | None) -> str:
     return f"-${-amount:.4f}" if amount < 0 else f"${amount + 0.0:.4f}"
 
 
+def amount(dollars: float | None) -> str:
+    """An amount of money; below a cent with the digits that matter."""
+    if dollars is None:
+        return "n/a"
+    if 0 < abs(dollars) < 0.01:
+        return f"${dollars:.4f}"
+    return f"-${-dollars:,.2f}" if dollars < 0 else f"${dollars + 0.0:,.2f}"
+
+
 COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from refold.conversations.listing import newest
+from refold.conversations.listing import PROGRAMS, newest
 from refold.conversations.overview import Overview, overviews
 from refold.display import cut, nearest, number, one_line
 from refold.edges.commands.command import (
@@ -35,15 +35,12 @@ from refold.edges.commands.command import (
     show_damage,
     show_removable,
 )
-from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import tokens_of
 from refold.edges.displays.wrap import width
 from refold.errors import Invalid
 from refold.log.log import now_ms
-from refold.replay.recorded import PROGRAMS
-from refold.replay.verdict import amount
-from refold.tokens.models import model_info, table
+from refold.tokens.models import amount, model_info, table
 
 if TYPE_CHECKING:
     from refold.engine.stats import Stats
@@ -81,6 +78,8 @@ def list_conversations(
     sort: Annotated[Order, SORT] = "when",
     limit: Limit | None = None,
 ) -> Listed:
+    from refold.edges.commands.search import time_of
+
     store, start = session.store, time_of(since)
     path = "" if project is None else str(Path(project).resolve())
     is_cut_late = bool(agent or start or sort != "when")
@@ -158,7 +157,7 @@ class Listed(Result, frozen=True, kw_only=True):
         messages = sum(row.messages or 0 for row in self.conversations)
         total = f"{number(len(self.conversations), 'conversation')}, {number(messages, 'message')}"
         unpriced = len(self.conversations) - len(costs)
-        missing = f"; {unpriced:,} without a price" if unpriced and costs else ""
+        missing = f"; {unpriced:,} without a known cost" if unpriced and costs else ""
         paid = f", {amount(sum(costs))}{missing}" if costs else ""
         screen.line(("dim", f"{total}{paid}"))
         show_damage(self.damaged, screen)

@@ -33,12 +33,12 @@ from refold.engine.handover import handed_over, named, opening_of
 from refold.errors import Invalid, RefoldError, Unavailable
 from refold.log.log import now_ms
 from refold.replay.recorded import measured, recorded
-from refold.replay.verdict import amount, verdict_of, windows_for
+from refold.replay.verdict import verdict_of, windows_for
 from refold.settings.sources import default_store
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.system.disk import make_folder, open_own
-from refold.tokens.models import dollars
+from refold.tokens.models import amount, dollars
 
 if TYPE_CHECKING:
     from refold.edges.proxy.serve import ProxySettings

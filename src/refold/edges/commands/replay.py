@@ -53,12 +53,12 @@ from refold.replay.verdict import (
     Measured,
     Option,
     Verdict,
-    amount,
     verdict_of,
     windows_for,
 )
 from refold.stores import open_store
 from refold.stores.protocol import Store
+from refold.tokens.models import amount
 
 ROWS_SHOWN = 20
 
