@@ -258,6 +258,7 @@ def _own_schemas() -> dict[str, frozenset[tuple[str, ...]]]:
     made.execute(log.SCHEMA)
     schemas = [made.execute(_MARKS).get[2]]
     made.execute("ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks")
+    made.execute("DROP TABLE recent")
     for version in range(VERSION):
         made.execute(STEPS[version]).fetchall()
     schemas.append(made.execute(_MARKS).get[2])
