@@ -26,7 +26,7 @@ END = 0  # as `last`: to the end of the file
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a text, for tables that are easier to read without commas."""
+    """The names in the text, for tables that are easier to read without commas."""
     return frozenset(text.split())
 
 

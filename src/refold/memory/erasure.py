@@ -333,7 +333,7 @@ def _look_at(
 
 def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool:
     """Whether a message shows an entry: as a memory on the page, as a result of a tool that recalls
-    it or of one of ours, or as the call that stored it."""
+    it or of refold's own tools, or as the call that stored it."""
     shown = message.metadata.get(MEMORIES)
     if shown is not None and (
         not ids.isdisjoint(shown) or _says("\n".join(map(_block_text, message.blocks)), spoken)
@@ -374,7 +374,7 @@ def _tells_of(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
 
 
 def _says(text: str, spoken: Sequence[str]) -> bool:
-    """Whether a text contains one of these sentences, ignoring case, punctuation and line
+    """Whether the text contains one of these sentences, ignoring case, punctuation and line
     breaks."""
     folded = text.casefold()
     # Most texts lack the longest word, and need no further check.

@@ -78,8 +78,8 @@ PLAIN_SHARE, PROSE_SHARE = 0.5, 0.8  # of the words of a line; the latter if it 
 
 
 def typed(text: str) -> str:
-    """A user's message without what was pasted into it. A block of code stays where a standing rule
-    ends in a colon before it."""
+    """A user's message without pasted parts. A block of code stays if a standing rule that ends in
+    a colon precedes it."""
 
     def left(block: re.Match[str]) -> str:
         before = text[: block.start()].rstrip()
@@ -134,7 +134,7 @@ def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
 
 
 def may_be_kept(text: str, chars_max: int = SENTENCE_CHARS_MAX) -> bool:
-    """Whether a text has an acceptable length and contains no secret."""
+    """Whether the text has an acceptable length and contains no secret."""
     size = len(text.strip())
     return SENTENCE_CHARS_MIN <= size <= chars_max and redacted(text) == text
 

@@ -62,7 +62,7 @@ def is_standing(sentence: str) -> bool:
 
 
 def clauses_of(text: str) -> list[str]:
-    """The standing rules in a text, each with what it needs to be read alone."""
+    """The standing rules in the text, each with what it needs to be read alone."""
     found: dict[str, None] = {}
     for paragraph in PARAGRAPHS.split(text):
         parts = sentences(paragraph)

@@ -18,7 +18,7 @@ from refold.display import number
 from refold.replay.run import AGENT, OURS, Outcome, Replayed
 
 STEPS = (40_000, 60_000, 80_000, 100_000, 130_000, 160_000, 200_000, 300_000, 500_000)
-PEAK_SHARE = 0.95  # a larger share of the largest prompt is no smaller window
+PEAK_SHARE = 0.95  # a larger share of the largest prompt does not count as a smaller window
 SAVED_MIN, KEPT_MIN = 0.10, 0.95  # shares that make a window worth it
 
 

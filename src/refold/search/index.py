@@ -123,7 +123,7 @@ class Index:
         database.close(self.connection)
 
     def stems(self, text: str) -> list[str]:
-        """The terms of a text, by SQLite's tokenizer."""
+        """The terms of the text, by SQLite's tokenizer."""
         return [token for _, _, token in self.tokens(text)]
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:

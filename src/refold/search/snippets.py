@@ -74,7 +74,7 @@ def snippet_of(
 
 
 def _places(text: str, wanted: Wanted, tokens: Tokens) -> list[Place]:
-    """The matches in a text, by character position, in order and without overlaps."""
+    """The matches in the text, by character position, in order and without overlaps."""
     at = _characters(text)
     there = tokens(text)
     found = [(at(start), at(end), stem) for start, end, stem in there if stem in wanted.stems]
@@ -98,7 +98,7 @@ def _places(text: str, wanted: Wanted, tokens: Tokens) -> list[Place]:
 
 
 def _characters(text: str) -> Callable[[int], int]:
-    """A function from byte positions in the UTF-8 of a text to character positions."""
+    """A function from byte positions in the UTF-8 of the text to character positions."""
     if text.isascii():
         return lambda place: place
     encoded = text.encode("utf-8", "replace")

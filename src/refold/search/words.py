@@ -86,7 +86,7 @@ class Query(Struct, frozen=True):
 
 
 def columns(text: str) -> tuple[str, str]:
-    """The two columns of a text in the index: the text, and the parts of its names."""
+    """The two columns of the text in the index: the text, and the parts of its names."""
     text = without_colors(text)
     if not text.isascii():
         # Every character starts a pair, and the last is alone: so a prefix finds a single one.
@@ -112,7 +112,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def count(text: str) -> int:
-    """The approximate length of a text in words; characters of scripts without spaces count one
+    """The approximate length of the text in words; characters of scripts without spaces count one
     each."""
     number = len(text.split())
     if not text.isascii():
@@ -121,7 +121,7 @@ def count(text: str) -> int:
 
 
 def is_question(text: str) -> bool:
-    """Whether a text contains a question."""
+    """Whether the text contains a question."""
     return _ASKED.search(text) is not None
 
 

@@ -223,7 +223,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 def spent(store: Store, config: Config, since_ms: int, window: int | None) -> Spent | None:
     """What the calls since then cost, and what folding saved or would have saved; None without
-    calls. The forecast is the replay of what was sent, with the fold's own settings."""
+    calls. The forecast replays the requests that were sent, with the fold's own settings."""
     by_conversation = list(sums(store, since_ms))
     if not by_conversation:
         return None

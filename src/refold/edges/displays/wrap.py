@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """The lines of a text, none wider than the columns."""
+    """The lines of the text, none wider than the columns."""
     lines: list[str] = []
     for line in text.expandtabs(TAB_COLUMNS).split("\n"):
         hang = hang_of(line, columns)
@@ -212,7 +212,7 @@ def harmless(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """The columns of a text."""
+    """The columns of the text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

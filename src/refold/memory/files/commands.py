@@ -243,7 +243,7 @@ class MemoryPath(Struct, frozen=True):
 
 
 def parsed(text: str) -> MemoryPath:
-    """The path of a text; Invalid or Denied, with the reason, if it is not a plain path."""
+    """The path in the text; Invalid or Denied, with the reason, if it is not a plain path."""
     if len(text.encode("utf-8", "surrogatepass")) > PATH_BYTES_MAX:
         raise _unusable(text, f"it has more than {PATH_BYTES_MAX:,} bytes")
     names = text.split("/")

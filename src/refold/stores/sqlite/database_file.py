@@ -257,8 +257,7 @@ def _own_schemas() -> dict[str, frozenset[tuple[str, ...]]]:
     made = apsw.Connection(":memory:")
     made.execute(log.SCHEMA)
     schemas = [made.execute(_MARKS).get[2]]
-    made.execute("ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks")
-    made.execute("DROP TABLE recent")
+    made.execute(PREVIEW)
     for version in range(VERSION):
         made.execute(STEPS[version]).fetchall()
     schemas.append(made.execute(_MARKS).get[2])
@@ -399,6 +398,7 @@ STEPS: dict[int, str] = {
     """,
     1: recent.SCHEMA,
 }
+PREVIEW = "ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; DROP TABLE recent"
 COMPLETE = 1  # from this version on all of the content is there: the rest is derived
 
 
