@@ -26,6 +26,7 @@ from refold.strategies.gist.passages import (
     ARGUMENT,
     BARE,
     COMMAND,
+    FILE,
     GAP_CHARS,
     PIECE_CHARS,
     REPLACED,
@@ -50,17 +51,28 @@ REQUEST_CHARS = 300  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
 AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
-# The worth of an agent's own line apart from its names: the probability that the agent gives the
-# line again word for word, measured on real sessions, in units of a name's need; a line that was
-# given before counts more. Lines with fewer words are too short to tell.
-AGAIN_WORTH = {COMMAND: 0.1, ARGUMENT: 0.136, SCRIPT: 0.056, WRITTEN: 0.032, SAID: 0.007}
+# The probability that the agent gives a line again word for word, measured on real sessions: by its
+# origin, by how often it was given, and by its age, over a number of messages; a command has twice
+# that, so that it comes before output. Lines with fewer words are too short to tell.
+AGAIN_WORTH = {
+    COMMAND: 0.14, ARGUMENT: 0.095, SCRIPT: 0.16, WRITTEN: 0.062, FILE: 0.026, SAID: 0.03,
+}  # fmt: skip
+AGAIN_MESSAGES = dict.fromkeys((COMMAND, ARGUMENT, WRITTEN), 150) | dict.fromkeys(
+    (SCRIPT, FILE, SAID), 35
+)
 TIMES_WORTH = (1.0, 4.0, 9.0)
+AGE_POWER = 1.5
+QUOTED = 2.0  # times the worth of a line that an earlier gist quoted
 AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
 # The worth of prose per unit of its words' rarity. A word in one of five lines or more tells
-# nothing. A line up to this length is kept whole, a longer one by its sentences.
+# nothing. A line up to this length is kept whole, a longer one by its sentences. The worth grows
+# with the share of the room for prose, more for newer lines, up to twice as much.
 PROSE_WORTH = {SAID: 0.003, TYPED: 0.02}
+PROSE_TIGHT = 3.0
 COMMON = 1.5  # log(1 + prose lines per line with the word)
+SAID_MIN = 60  # lines of prose: among fewer, every word would seem common
 PROSE_WORDS_MIN = 4
+ANSWERS_SHARE = 0.08  # of the room: the answers that ended a turn, before other lines
 RULES_SHARE = 0.85  # of the room: the most that rules may take
 WHOLE_CHARS, SENTENCE_CHARS, RULE_CHARS = 400, 100, 40
 
@@ -114,18 +126,22 @@ def choose_lines(
     typed_share: float = 0.0,
     said_share: float = 0.0,
     told: Set[str] = frozenset(),
+    quoted: Set[str] = frozenset(),
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum
     worth per token, and `per_char` the number of tokens per character. Typed text gets its share
     of the room before anything else; other lines are left out if the page has them (`told`). If
-    typed text has a share, the remaining room goes to the rest of it, then to the answers."""
-    choice = Choice(span, need, shown, floor, per_char)
+    typed text has a share, the remaining room goes to the rest of it, then to the answers. Lines
+    that an earlier gist `quoted` are worth more: what was chosen once is not lost lightly."""
+    choice = Choice(span, need, shown, floor, per_char, said_share, quoted)
     typed_room = room * typed_share
     rules_room = room * RULES_SHARE if typed_share else 0.0
     ruled = choice.keep_rules(rules_room)
     room -= ruled + choice.keep_typed(max(0.0, typed_room - ruled))
     choice.on_page |= told
     choice.gather()
+    if typed_share:
+        room -= choice.keep_answers(room * ANSWERS_SHARE)
     if said_share:
         used = room * said_share
         used -= choice.take_best(choice.queue(PROSE_WORTH), used)
@@ -147,12 +163,15 @@ class Choice:
         shown: Shown,
         floor: float,
         per_char: float,
+        prose_share: float = 0.0,
+        quoted: Set[str] = frozenset(),
     ) -> None:
         self.text = NumberedLines(span)
         self.coverage = Coverage(need, shown)
         self.floor, self.per_char = floor, per_char
         self.on_page = set(shown.lines)
-        self.own = self._own_worths()
+        self.own = self._own_worths(prose_share)
+        self.factor = [QUOTED if line in quoted else 1.0 for line in self.text.lines]
         self.candidates: list[Candidate] = []
         self.of_line: dict[int, list[int]] = {}  # the candidates of a line
         self.kept: dict[int, Pieces] = {}
@@ -247,29 +266,36 @@ class Choice:
 
     # candidates
 
-    def _own_worths(self) -> list[float]:
+    def _own_worths(self, prose_share: float) -> list[float]:
         """The worth of each line apart from its names: that the agent may give it again word for
         word, and of prose, that it tells what no name does."""
         text = self.text
         own = [(found.start(), found[0]) for found in _OWN_LINE.finditer(text.origins)]
-        times = Counter(text.lines[at] for at, origin in own if origin in AGAIN_WORTH)
+        times = Counter(text.lines[at] for at, origin in own if origin != FILE)
+        now = text.span[-1].seq if text.span else 0
         worths = [0.0] * len(text.lines)
         said: dict[int, set[str]] = {}
+        again: dict[str, tuple[float, int]] = {}
         for at, origin in own:
             line = text.lines[at]
-            again = AGAIN_WORTH.get(origin, 0.0)
-            if again and len(line) >= AGAIN_CHARS_MIN and words_in(line) >= AGAIN_WORDS_MIN:
-                worths[at] = again * TIMES_WORTH[min(times[line], len(TIMES_WORTH)) - 1]
+            worth = AGAIN_WORTH.get(origin, 0.0)
+            if worth and len(line) >= AGAIN_CHARS_MIN and words_in(line) >= AGAIN_WORDS_MIN:
+                # The newest copy has the worth of the best one: a read shows what was written.
+                best = again[line] = max(again.get(line, (0.0, 1)), (worth, AGAIN_MESSAGES[origin]))
+                age = now - text.span[text.home[at]].seq
+                more = TIMES_WORTH[min(max(times[line], 1), len(TIMES_WORTH)) - 1]
+                worths[at] = best[0] * more / (1 + age / best[1]) ** AGE_POWER
             if origin in PROSE_WORTH:
                 said[at] = {word.lower() for word in _PROSE_WORD.findall(line)}
         lines_with = Counter(chain.from_iterable(said.values()))
         rarity = {
-            word: max(0.0, log(1 + len(said) / count) - COMMON)
+            word: max(0.0, log(1 + max(len(said), SAID_MIN) / count) - COMMON)
             for word, count in lines_with.items()
         }
         for at, found in said.items():
             if len(found) >= PROSE_WORDS_MIN:
-                worths[at] += PROSE_WORTH[text.origins[at]] * sum(map(rarity.__getitem__, found))
+                worth = PROSE_WORTH[text.origins[at]] * sum(map(rarity.__getitem__, found))
+                worths[at] += worth * (1 + prose_share * PROSE_TIGHT * (1 + at / len(text.lines)))
         return worths
 
     def gather(self) -> None:
@@ -277,7 +303,7 @@ class Choice:
         worth its tokens."""
         all_lines, all_names = self.text.lines, self.text.names
         need, met = self.coverage.need, set(self.on_page)
-        least = self.floor / (1 + BESIDE) * self.per_char
+        least = self.floor / (1 + BESIDE) / QUOTED * self.per_char
         for at in reversed(range(len(all_lines))):
             names, own = all_names[at], self.own[at]
             if not (names or own) or (line := all_lines[at]) in met:
@@ -334,7 +360,8 @@ class Choice:
             worth = self.coverage.worth_at_most(candidate.names)
         else:
             worth = self.coverage.worth(candidate.names, bare) + self._pair_worth(candidate)
-        return (worth + self._own_worth(candidate)) / self.price(candidate)
+        worth += self._own_worth(candidate)
+        return worth * self.factor[candidate.at] / self.price(candidate)
 
     def _own_worth(self, candidate: Candidate) -> float:
         """The part of its line's own worth."""
@@ -415,7 +442,7 @@ class Choice:
                 density = 0.0
             return self._check_first(density, index, queue)
         # Not read yet: check its upper bound first, then its worth if it covered all names well.
-        price = self.price(candidate)
+        price = self.price(candidate) / self.factor[candidate.at]
         own = self._own_worth(candidate)
         at_most = own + self.coverage.worth_at_most(candidate.names)
         if not self._check_first(at_most / price, index, queue):

@@ -24,9 +24,11 @@ from refold.core.model import Message, Role, Slot, Span, Thinking, ToolCall, Too
 from refold.core.shortened import text_of
 from refold.display import without_colors
 from refold.ledger.arguments import arguments_of, command_of, is_command_key, key_of, paths_of
+from refold.ledger.facts import CHANGES
 from refold.ledger.sentences import own_text
+from refold.ledger.shell import reading_of
 from refold.ledger.todos import stateless
-from refold.ledger.tools import BY_NAME, compact
+from refold.ledger.tools import BY_NAME, compact, kind_of_tool
 from refold.strategies.brief import Brief
 from refold.strategies.gist.names import names_of
 from refold.strategies.protected_messages import tokens_of
@@ -44,6 +46,7 @@ READ_AT_ONCE = 200
 REMEMBERED_MAX = 1_000  # messages; the oldest are forgotten first
 CHARS_PER_TOKEN = 4
 SOURCE_CHARS_READ, PATH_PARTS = 2_000, 2
+ROUTINE_LINES = 2  # of the report of a change
 SAMPLE_SLOTS, SAMPLE_CHARS = 16, 1_000
 PER_CHAR_MIN = 0.05  # tokens
 
@@ -54,8 +57,9 @@ Pieces = list[tuple[int, int]]
 
 
 # The origin of a line, one letter each: prose of the agent, a command or another argument of one
-# line, a line of a longer command, of new text, of text that an edit replaced, of anything else.
-SAID, TYPED, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, OTHER = "stcampro"
+# line, a line of a longer command, of new text, of text that is never quoted (an edit replaced it,
+# a tool's name, the report of a change), of a file that the agent read, of anything else.
+SAID, TYPED, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, FILE, OTHER = "stcamprfo"
 
 
 class Passage(Struct, gc=False):
@@ -194,7 +198,8 @@ class Reader:
     def __init__(self, brief: Brief) -> None:
         self.brief = brief
         self.memory: dict[int, Passage] = brief.scratch.setdefault("passages", {})
-        self.sources: dict[str, str] = brief.scratch.setdefault("sources", {})  # by id of the call
+        # By the id of a call: the source of its result, and the origin of the result's lines.
+        self.sources: dict[str, tuple[str, str]] = brief.scratch.setdefault("sources", {})
         most = min(READ_TOKENS_MAX, READ_WINDOWS_MAX * brief.budget.window)
         self.left = most - tokens_of(brief.slots)
         for seq in sorted(self.memory)[:-REMEMBERED_MAX]:
@@ -265,12 +270,20 @@ class Reader:
         if slot.message.role == "assistant":
             read.origins = "".join(origins_in(origin, part) for origin, part in parts)
         sources: dict[str, None] = {}  # of the results, as far as their calls were read before
+        origins = set[str]()
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
-                self.sources[block.id] = source_of(block, self.brief.redact)
+                source = source_of(block, self.brief.redact)
+                self.sources[block.id] = source, origin_of_result(block)
             elif isinstance(block, ToolResult):
-                sources[self.sources.get(block.call, "")] = None
+                source, origin = self.sources.get(block.call, ("", OTHER))
+                sources[source] = None
+                origins.add(origin)
         read.source = ", ".join(filter(None, sources))[:SOURCE_CHARS_READ]
+        if origins == {FILE}:
+            read.origins = FILE * len(read.lines)
+        elif origins == {REPLACED} and len(read.lines) <= ROUTINE_LINES:
+            read.origins = REPLACED * len(read.lines)
         if is_request(slot):  # the user's own words, not lines that the agent added
             own = without_colors(own_text(slot.message)).splitlines()
             typed = {line.strip() for line in own}
@@ -288,6 +301,20 @@ def source_of(call: ToolCall, redact: Callable[[str], str]) -> str:
     command = command_of(arguments) or ""
     text = command if isinstance(command, str) else " ".join(command)
     return text[:SOURCE_CHARS_READ]
+
+
+def origin_of_result(call: ToolCall) -> str:
+    """The origin of the lines of a call's result: the text of files, the report of a change, which
+    tells nothing that the call does not, or other output."""
+    arguments = arguments_of(call)
+    command = command_of(arguments)
+    has_path = bool(paths_of(arguments))
+    kind = kind_of_tool(call.name, arguments, has_path=has_path, has_command=command is not None)
+    if kind == "run" and command:
+        reading = reading_of(command)
+        is_read = reading.plain and any(effect.kind == "read" for effect in reading.effects)
+        return FILE if is_read else OTHER
+    return FILE if kind == "read" else REPLACED if kind in CHANGES else OTHER
 
 
 def chars_of(passages: Iterable[Passage]) -> int:
@@ -321,7 +348,7 @@ def parts_of(message: Message) -> list[tuple[str, str]]:
     own = SAID if message.role == "assistant" else OTHER
     for block in message.blocks:
         if isinstance(block, ToolCall):
-            parts.append((OTHER, block.name))
+            parts.append((REPLACED, block.name))  # tells nothing alone
             values = _arguments(block)
             if not isinstance(values, dict):
                 parts.append((SCRIPT, str(block.arguments)))
