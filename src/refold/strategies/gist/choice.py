@@ -27,6 +27,7 @@ from refold.strategies.gist.passages import (
     ARGUMENT,
     BARE,
     COMMAND,
+    FILE,
     GAP_CHARS,
     PIECE_CHARS,
     REPLACED,
@@ -50,15 +51,22 @@ REQUEST_CHARS = 300  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
 AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
-# The worth of an agent's own line apart from its names: the probability that the agent gives the
-# line again word for word, measured on real sessions, in units of a name's need; a line that was
-# given before counts more. Lines with fewer words are too short to tell.
-AGAIN_WORTH = {COMMAND: 0.1, ARGUMENT: 0.136, SCRIPT: 0.056, WRITTEN: 0.032, SAID: 0.007}
+# The probability that the agent gives a line again word for word, measured on real sessions: by its
+# origin, by how often it was given, and by its age, over a number of messages. Lines with fewer
+# words are too short to tell.
+AGAIN_WORTH = {
+    COMMAND: 0.1, ARGUMENT: 0.095, SCRIPT: 0.16, WRITTEN: 0.062, FILE: 0.026, SAID: 0.03,
+}  # fmt: skip
+AGAIN_MESSAGES = dict.fromkeys((COMMAND, ARGUMENT, WRITTEN), 150) | dict.fromkeys(
+    (SCRIPT, FILE, SAID), 35
+)
 TIMES_WORTH = (1.0, 4.0, 9.0)
 AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
 # The worth of prose per unit of its words' rarity. A word in one of five lines or more tells
-# nothing. A line up to this length is kept whole, a longer one by its sentences.
+# nothing. A line up to this length is kept whole, a longer one by its sentences. The worth grows
+# with the share of the room for prose, more for newer lines, up to twice as much.
 PROSE_WORTH = {SAID: 0.003, TYPED: 0.02}
+PROSE_TIGHT = 3.0
 COMMON = 1.5  # log(1 + prose lines per line with the word)
 PROSE_WORDS_MIN = 4
 RULES_SHARE = 0.85  # of the room: the most that rules may take
@@ -119,7 +127,7 @@ def choose_lines(
     worth per token, and `per_char` the number of tokens per character. Typed text gets its share
     of the room before anything else; other lines are left out if the page has them (`told`). If
     typed text has a share, the remaining room goes to the rest of it, then to the answers."""
-    choice = Choice(span, need, shown, floor, per_char)
+    choice = Choice(span, need, shown, floor, per_char, said_share)
     typed_room = room * typed_share
     rules_room = room * RULES_SHARE if typed_share else 0.0
     ruled = choice.keep_rules(rules_room)
@@ -147,12 +155,13 @@ class Choice:
         shown: Shown,
         floor: float,
         per_char: float,
+        prose_share: float = 0.0,
     ) -> None:
         self.text = NumberedLines(span)
         self.coverage = Coverage(need, shown)
         self.floor, self.per_char = floor, per_char
         self.on_page = set(shown.lines)
-        self.own = self._own_worths()
+        self.own = self._own_worths(prose_share)
         self.candidates: list[Candidate] = []
         self.of_line: dict[int, list[int]] = {}  # the candidates of a line
         self.kept: dict[int, Pieces] = {}
@@ -247,19 +256,28 @@ class Choice:
 
     # candidates
 
-    def _own_worths(self) -> list[float]:
+    def _own_worths(self, prose_share: float) -> list[float]:
         """The worth of each line apart from its names: that the agent may give it again word for
         word, and of prose, that it tells what no name does."""
         text = self.text
         own = [(found.start(), found[0]) for found in _OWN_LINE.finditer(text.origins)]
-        times = Counter(text.lines[at] for at, origin in own if origin in AGAIN_WORTH)
+        times = Counter(text.lines[at] for at, origin in own if origin != FILE)
+        now = text.span[-1].seq if text.span else 0
         worths = [0.0] * len(text.lines)
         said: dict[int, set[str]] = {}
+        again: dict[str, tuple[float, int]] = {}
         for at, origin in own:
             line = text.lines[at]
-            again = AGAIN_WORTH.get(origin, 0.0)
-            if again and len(line) >= AGAIN_CHARS_MIN and words_in(line) >= AGAIN_WORDS_MIN:
-                worths[at] = again * TIMES_WORTH[min(times[line], len(TIMES_WORTH)) - 1]
+            if (
+                origin in AGAIN_WORTH
+                and len(line) >= AGAIN_CHARS_MIN
+                and words_in(line) >= AGAIN_WORDS_MIN
+            ):
+                mine = AGAIN_WORTH[origin], AGAIN_MESSAGES[origin]
+                best = again[line] = max(again.get(line, mine), mine)
+                age = now - text.span[text.home[at]].seq
+                more = TIMES_WORTH[min(max(times[line], 1), len(TIMES_WORTH)) - 1]
+                worths[at] = best[0] * more / (1 + age / best[1]) ** 1.5
             if origin in PROSE_WORTH:
                 said[at] = {word.lower() for word in _PROSE_WORD.findall(line)}
         lines_with = Counter(chain.from_iterable(said.values()))
@@ -269,7 +287,8 @@ class Choice:
         }
         for at, found in said.items():
             if len(found) >= PROSE_WORDS_MIN:
-                worths[at] += PROSE_WORTH[text.origins[at]] * sum(map(rarity.__getitem__, found))
+                worth = PROSE_WORTH[text.origins[at]] * sum(map(rarity.__getitem__, found))
+                worths[at] += worth * (1 + prose_share * PROSE_TIGHT * (1 + at / len(text.lines)))
         return worths
 
     def gather(self) -> None:

@@ -25,8 +25,9 @@ from refold.core.shortened import text_of
 from refold.display import without_colors
 from refold.ledger.arguments import arguments_of, command_of, is_command_key, key_of, paths_of
 from refold.ledger.sentences import own_text
+from refold.ledger.shell import reading_of
 from refold.ledger.todos import stateless
-from refold.ledger.tools import BY_NAME, compact
+from refold.ledger.tools import BY_NAME, compact, kind_of_tool
 from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.gist.names import names_of
 
@@ -53,8 +54,9 @@ Pieces = list[tuple[int, int]]
 
 
 # The origin of a line, one letter each: prose of the agent, a command or another argument of one
-# line, a line of a longer command, of new text, of text that an edit replaced, of anything else.
-SAID, TYPED, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, OTHER = "stcampro"
+# line, a line of a longer command, of new text, of text that an edit replaced, of a file that the
+# agent read, of anything else.
+SAID, TYPED, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, FILE, OTHER = "stcamprfo"
 
 
 class Passage(Struct, gc=False):
@@ -193,7 +195,8 @@ class Reader:
     def __init__(self, brief: Brief) -> None:
         self.brief = brief
         self.memory: dict[int, Passage] = brief.scratch.setdefault("passages", {})
-        self.sources: dict[str, str] = brief.scratch.setdefault("sources", {})  # by id of the call
+        # By the id of a call: the source of its result, and the origin of the result's lines.
+        self.sources: dict[str, tuple[str, str]] = brief.scratch.setdefault("sources", {})
         most = min(READ_TOKENS_MAX, READ_WINDOWS_MAX * brief.budget.window)
         self.left = most - tokens_of(brief.slots)
         for seq in sorted(self.memory)[:-REMEMBERED_MAX]:
@@ -264,12 +267,18 @@ class Reader:
         if slot.message.role == "assistant":
             read.origins = "".join(origins_in(origin, part) for origin, part in parts)
         sources: dict[str, None] = {}  # of the results, as far as their calls were read before
+        origins = set[str]()
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
-                self.sources[block.id] = source_of(block, self.brief.redact)
+                source = source_of(block, self.brief.redact)
+                self.sources[block.id] = source, FILE if reads_file(block) else OTHER
             elif isinstance(block, ToolResult):
-                sources[self.sources.get(block.call, "")] = None
+                source, origin = self.sources.get(block.call, ("", OTHER))
+                sources[source] = None
+                origins.add(origin)
         read.source = ", ".join(filter(None, sources))[:SOURCE_CHARS_READ]
+        if origins == {FILE}:
+            read.origins = FILE * len(read.lines)
         if is_request(slot):  # the user's own words, not lines that the agent added
             own = without_colors(own_text(slot.message)).splitlines()
             typed = {line.strip() for line in own}
@@ -287,6 +296,18 @@ def source_of(call: ToolCall, redact: Callable[[str], str]) -> str:
     command = command_of(arguments) or ""
     text = command if isinstance(command, str) else " ".join(command)
     return text[:SOURCE_CHARS_READ]
+
+
+def reads_file(call: ToolCall) -> bool:
+    """Whether the result of a call is the text of files."""
+    arguments = arguments_of(call)
+    command = command_of(arguments)
+    has_path = bool(paths_of(arguments))
+    kind = kind_of_tool(call.name, arguments, has_path=has_path, has_command=command is not None)
+    if kind != "run" or not command:
+        return kind == "read"
+    reading = reading_of(command)
+    return reading.plain and any(effect.kind == "read" for effect in reading.effects)
 
 
 def chars_of(passages: Iterable[Passage]) -> int:
