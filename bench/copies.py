@@ -30,7 +30,7 @@ from refold.dialects import DIALECTS, dialect
 from refold.dialects.page import Page
 from refold.errors import RefoldError
 from refold.log.log import Log
-from refold.log.trace import conversations
+from refold.log.stored_logs import conversations
 from refold.replay.policies import simple
 from refold.stores import open_store
 from refold.stores.protocol import Store

@@ -28,7 +28,8 @@ from bench import environment
 from bench.tables import Table, text_of_tables
 from refold.artifacts.artifacts import ArtifactReader, Artifacts, artifacts_of
 from refold.config import Config
-from refold.core.codec import SALT_BYTES, ZERO, artifact_id, content_hasher, encode, seal, uuid7
+from refold.core.codec import SALT_BYTES, ZERO, encode, seal
+from refold.core.ids import artifact_id, content_hasher, uuid7
 from refold.core.model import Artifact, Event, Origin
 from refold.log.log import Log
 from refold.log.open_log import OpenLog

@@ -24,7 +24,8 @@ from typing import Any
 
 import refold
 from bench.tables import Table
-from refold.core.codec import SALT_BYTES, ZERO, encode, seal, uuid7
+from refold.core.codec import SALT_BYTES, ZERO, encode, seal
+from refold.core.ids import uuid7
 from refold.core.model import Event, Message, Text
 from refold.search.searcher import Searcher
 from refold.stores import open_store

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.tables import Table, verdict
-from refold.edges.server.gate import Orgs, Tokens
+from refold.edges.server.access import Orgs, Tokens
 from refold.stores import batch_of
 from refold.stores.contract.kit import sealed
 

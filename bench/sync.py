@@ -23,7 +23,7 @@ from pathlib import Path
 
 import refold
 from bench.tables import Table
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Event
 from refold.stores import open_store, synced_of
 from refold.stores.protocol import Store
@@ -44,7 +44,7 @@ def sealed(count: int, before: Event | None = None) -> list[Event]:
         before = codec.seal(
             chain,
             seq,
-            id=codec.uuid7(1_700_000_000_000 + seq, randomness),
+            id=ids.uuid7(1_700_000_000_000 + seq, randomness),
             at_ms=1_700_000_000_000 + seq,
             by="user",
             kind="message",

@@ -21,7 +21,7 @@ from refold.core.laws import broken
 from refold.core.model import Message, ToolCall
 from refold.errors import OverBudget
 from refold.stores import open_store
-from refold.strategies.brief import protected
+from refold.strategies.protected_messages import protected
 from refold.strategies.registry import BUILT_IN
 from tests.scripted import GOOD, Scripted
 from tests.strategies.talks import by_chance, said

@@ -133,6 +133,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "log.points": {},
     "log.diff": {"first": 1},
     "log.notes": {},
+    "log.states": {},
     "log.why": {"seq": 1},
     "log.export": {"path": "x.json"},
     "log.exported": {},

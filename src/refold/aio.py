@@ -105,6 +105,7 @@ class AsyncLogReader(_Async):
 
     points = _threaded(LogReader.points)
     batches = _threaded(LogReader.batches)
+    states = _threaded(LogReader.states)
     notes = _threaded(LogReader.notes)
     diff = _threaded(LogReader.diff)
     why = _threaded(LogReader.why)

@@ -1,10 +1,10 @@
 """Arguments of public functions, checked at the door against the types of the signature.
 
 A function decorated with `checked` raises Invalid for a value of a wrong type, with the argument's
-name, before it does anything. A truth value is not a number, a number has a bound, and a value fits
-a protocol if it has its names. Arguments without a type (`Any`) are checked by their readers.
-Neighbours: `Context`, its rooms, and the functions of `refold`, `refold.conversations` and
-`refold.register`.
+name, before it does anything. A boolean is not a number, a number has a bound, and a value fits a
+protocol if it has the protocol's attributes. Arguments without a type (`Any`) are checked where
+they are read. Neighbours: `Context`, its rooms, and the functions of `refold`,
+`refold.conversations` and `refold.register`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ LOOKED_AT_CHARS = 4_096
 NUMBER_MAX = 1 << 53
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-# Types whose values need no check: a number has a bound, and a text of another class is converted.
+# Types whose values need no check: a number has a bound, and a string of another class is
+# converted.
 _USUAL: tuple[type, ...] = (str, bool, type(None))
 _UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})", re.I)
 CANDIDATES_SHOWN = 10
@@ -39,7 +40,7 @@ _ANY: tuple[type, ...] = (str,)  # for an argument without a type, which accepts
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """The function with its arguments checked against its signature."""
+    """Returns the function with its arguments checked against its signature."""
 
     @wraps(function)
     def call(*args: P.args, **given: P.kwargs) -> T:
@@ -67,7 +68,7 @@ def _is_usual(spec: _Spec, args: Sequence[Any], given: Mapping[str, Any]) -> boo
 
 
 def _plain(value: object) -> object:
-    """A text of any class as a plain one; other values unchanged."""
+    """A string of any class as a plain string; other values unchanged."""
     return plain_text(value) if isinstance(value, str) else value
 
 
@@ -82,7 +83,7 @@ def check(name: str, value: object, hint: Any) -> None:
 
 
 def shown(value: object) -> str:
-    """A value in a few characters, with its type; only its type if its repr fails."""
+    """A value in a few characters, with its type; only the type if its repr fails."""
     kind = type(value).__name__
     try:
         return f"{quoted(value, SHOWN_CHARS)} ({kind})"
@@ -93,9 +94,9 @@ def shown(value: object) -> str:
 def beginning(
     typed: str, ids: Iterable[str], kind: str, described: Callable[[str], str] = str
 ) -> str | None:
-    """The one id that begins with the typed text, or whose random part does, because ids made from
-    the time begin alike; None if there is none. Invalid, with the candidates, for several. The
-    whole id always wins."""
+    """The one id that begins with the typed text, or whose random part does, because ids made at
+    about the same time begin alike; None without a match. Raises Invalid, with the candidates, for
+    several matches. A complete id always wins."""
     found = [
         id for id in ids if typed and any(id.startswith(typed, at) for at in _random_parts(id))
     ]
@@ -108,11 +109,11 @@ def beginning(
 
 
 def check_whole(typed: str, id: str) -> None:
-    """Raises Invalid for something to remove for good that was not named by its whole id: a number,
-    or the beginning of an id, may mean something else later."""
+    """Raises Invalid if something to be removed permanently was not named by its complete id: a
+    number, or the beginning of an id, may mean something else later."""
     if typed != id:
-        problem = f"{quoted(typed)} does not name one thing for good; at the moment it is {id}"
-        raise Invalid(problem, hint=f"give the whole id, {id}")
+        problem = f"{quoted(typed)} is not a complete id; at the moment it means {id}"
+        raise Invalid(problem, hint=f"pass the complete id, {id}")
 
 
 def _random_parts(id: str) -> Iterator[int]:
@@ -127,7 +128,7 @@ def _random_parts(id: str) -> Iterator[int]:
 
 
 def quoted(value: object, chars_max: int = 100) -> str:
-    """A value for an error text: redacted, then cut, because a part of a secret would not be
+    """A value for an error message: redacted, then cut, because part of a secret would not be
     recognized."""
     from refold.redaction.redact import redacted
 
@@ -206,8 +207,8 @@ def _filters(parameters: Sequence[Parameter], hints: Mapping[str, Any]) -> dict[
 
 
 def _hint(annotation: Any, owner: Any) -> Any:
-    """The type of an annotation of a function or class. One that its module imports only for type
-    checkers is unknown here and counts as `Any`."""
+    """The type of an annotation in a function or class. A type that the module imports only for
+    type checkers is unknown here and counts as `Any`."""
     text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
     if text is Parameter.empty:
         return Any
@@ -285,11 +286,11 @@ def _is_generic(value: object, origin: Any, parts: tuple[Any, ...]) -> bool:
 
 
 def _wanted(value: object, hint: Any) -> str:
-    """The hint for a wrong value; for a misspelled name the nearest one."""
+    """The hint for a wrong value; for a misspelled name, the nearest known one."""
     if typing.get_origin(hint) is Literal and isinstance(value, str):
         return suggestion(value, typing.get_args(hint))
     is_beyond = isinstance(value, int | float) and not -NUMBER_MAX <= value <= NUMBER_MAX
-    return f"give {_described(hint)}" + (" of at most 2**53" if is_beyond else "")
+    return f"pass {_described(hint)}" + (" of at most 2**53" if is_beyond else "")
 
 
 def _described(hint: Any) -> str:

@@ -241,22 +241,22 @@ def _faults(config: Config) -> Iterator[tuple[str, str]]:
         value, least = getattr(config, name), 1 if name == "tokens_cap" else 0
         most = WAIT_MAX_S if name.endswith("_wait_s") else NUMBER_MAX
         if value is not None and not least <= value <= most:
-            yield f"{name} is {value}", f"give a number from {least} to {most:,}"
+            yield f"{name} is {value}", f"use a number from {least} to {most:,}"
     for name in config.__struct_fields__:
         if not _is_plain(getattr(config, name)):
-            hint = "give text that can be written as UTF-8, not nested too deep"
+            hint = "use text that can be written as UTF-8, not nested too deep"
             yield f"{name} cannot be kept", hint
     if config.memory_threshold is not None and not 0 <= config.memory_threshold <= 1:
         yield f"memory_threshold is {config.memory_threshold}", "a score lies between 0 and 1"
     for when in config.compact_when:
         limits = {name: getattr(when, name) for name in when.__struct_fields__}
         if all(limit is None for limit in limits.values()):
-            hint = "give at least one of " + ", ".join(limits)
+            hint = "set at least one of " + ", ".join(limits)
             yield "a condition of compact_when is empty, which compacts always", hint
         for name, limit in limits.items():
             most = 1 if name == "ratio" else NUMBER_MAX
             if limit is not None and not 0 < limit <= most:
-                yield f"compact_when.{name} is {limit}", f"give a number above 0, at most {most:,}"
+                yield f"compact_when.{name} is {limit}", f"use a number above 0, at most {most:,}"
 
 
 def _is_plain(value: object) -> bool:

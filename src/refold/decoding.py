@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 T = TypeVar("T")
-NOT_TEXT = "a text has a lone surrogate, which UTF-8 cannot represent"
+NOT_TEXT = "the text has a lone surrogate, which UTF-8 cannot represent"
 
 _lock = threading.Lock()
 _read = set[Any]()
@@ -31,7 +31,7 @@ os.register_at_fork(after_in_child=_renew)
 
 
 def resolved_type(kind: Any) -> Any:
-    """The type itself, after msgspec has resolved it completely."""
+    """Returns the type after msgspec has resolved it completely."""
     if kind not in _read:
         with _lock:
             msgspec.json.Decoder(kind)
@@ -78,10 +78,10 @@ VALUES_MAX = 500_000
 
 
 def foreign_value(data: bytes) -> Any:
-    """Any JSON of a foreign sender. Raises msgspec.DecodeError also for too many values: they would
-    take far more memory than their text."""
+    """Decodes JSON from an untrusted sender. Also raises msgspec.DecodeError for too many values,
+    which would take far more memory than their text."""
     if sum(map(data.count, (b",", b":", b"[", b"{"))) > VALUES_MAX:
-        raise msgspec.DecodeError(f"JSON of more than {VALUES_MAX:,} values")
+        raise msgspec.DecodeError(f"JSON with more than {VALUES_MAX:,} values")
     return decode(data, Any)
 
 

@@ -18,8 +18,8 @@ from refold.artifacts.kinds import registry as kinds
 from refold.artifacts.kinds.registry import LinesFit, TellingLines
 from refold.artifacts.stub import Describer, Summarizer
 from refold.checked import checked
-from refold.memory import external_vectors as vector_stores
-from refold.memory.external_vectors import OpenVectorStore
+from refold.memory import vector_stores as vector_stores
+from refold.memory.vector_stores import OpenVectorStore
 from refold.strategies import registry
 from refold.strategies.brief import Strategy
 from refold.tokens import counter as choice

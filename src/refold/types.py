@@ -22,17 +22,18 @@ from refold.dialects.protocol import Dialect
 from refold.engine.file_refresh import Permitted
 from refold.engine.log_reader import Filters
 from refold.engine.mirror import Mirrored
+from refold.log.message_history import Trace
 from refold.log.notes import Noted
 from refold.log.notices import Listener, NoticeName
-from refold.log.points import Batch, Difference, Point, Restored
-from refold.log.trace import Trace
+from refold.log.restore_points import Difference, Point, Restored
+from refold.log.states import Batch, LoggedMessage, MessageState, StandIn, StateChange, States
 from refold.log.undo import FileChange, FileVersion, Undone
 from refold.log.unfold import Part, Unfolded
 from refold.memory.entry import Forgotten
-from refold.memory.external_vectors import VectorStore
 from refold.memory.extraction import Taken
 from refold.memory.journal import MemoryChange
 from refold.memory.transfer import ImportedMemories
+from refold.memory.vector_stores import VectorStore
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.strategies.brief import Brief, Strategy
@@ -44,9 +45,10 @@ from refold.writer.asker import Answer, Request, Writer
 __all__ = [
     "Answer", "Ask", "Batch", "Brief", "CleanupItem", "Count", "Counter", "Describer", "Dialect",
     "Difference", "Edit", "Embedder", "FileChange", "FileVersion", "Filters", "Forgotten", "Hide",
-    "Hook", "ImportedMemories", "Judge", "Listener", "Matches", "MemoryChange", "Mirrored",
-    "Moment", "NativeCaller", "NativeRequest", "Noted", "NoticeName", "PageMessage", "Part",
-    "Permitted", "Point", "Replace", "Request", "Restored", "Score", "Selected", "Slot", "Span",
-    "Store", "StoredArtifact", "Strategy", "Summarize", "Summarizer", "Taken", "Trace", "Undone",
-    "Unfolded", "VectorStore", "Veto", "Writer",
+    "Hook", "ImportedMemories", "Judge", "Listener", "LoggedMessage", "Matches", "MemoryChange",
+    "MessageState", "Mirrored", "Moment", "NativeCaller", "NativeRequest", "Noted", "NoticeName",
+    "PageMessage", "Part", "Permitted", "Point", "Replace", "Request", "Restored", "Score",
+    "Selected", "Slot", "Span", "StandIn", "StateChange", "States", "Store", "StoredArtifact",
+    "Strategy", "Summarize", "Summarizer", "Taken", "Trace", "Undone", "Unfolded", "VectorStore",
+    "Veto", "Writer",
 ]  # fmt: skip

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import refold
 from refold.compaction.trigger import Moment, cause
+from refold.core.active_events import switches
 from refold.core.budget import Load
 from refold.core.fold import folded
-from refold.core.switches import switches
 from refold.errors import Invalid
 from refold.stores import open_store
 from refold.testing import fixed_clock

@@ -66,9 +66,9 @@ def test_what_is_removed_is_named_by_its_whole_id_or_name(url: str) -> None:
     for store in both(url):
         assert conversations.find(store, "bra").id == "branch"
         for typed in ("@1", "@", "bra"):
-            with pytest.raises(Invalid, match="does not name one thing for good"):
+            with pytest.raises(Invalid, match="is not a complete id"):
                 conversations.delete(store, [typed])
-            with pytest.raises(Invalid, match="does not name one thing for good"):
+            with pytest.raises(Invalid, match="is not a complete id"):
                 conversations.erase(store, typed)
         with pytest.raises(NotFound):
             conversations.delete(store, ["nobody"])

@@ -12,7 +12,7 @@ import pytest
 import refold
 from refold.conversations.deleter import delete
 from refold.errors import NotFound
-from refold.log.trace import conversations
+from refold.log.stored_logs import conversations
 from refold.search.index import Index
 from refold.search.upkeep import index_path
 from refold.stores import open_store

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import refold
 from refold.conversations import listing
 from refold.conversations import listing as names
-from refold.core.codec import conversation_checked
+from refold.core.ids import conversation_checked
 from refold.edges.cli.app import Commands
 from refold.errors import Denied, Invalid, NotFound
 from refold.log.log import Log

@@ -7,7 +7,8 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from refold.core.codec import ZERO, encode, kind_of, seal, uuid7
+from refold.core.codec import ZERO, encode, kind_of, seal
+from refold.core.ids import uuid7
 from refold.core.model import (
     Artifact,
     Body,

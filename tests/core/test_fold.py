@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.core import bookmark
+from refold.core.active_events import switches
 from refold.core.codec import check, from_line, seal, to_line
 from refold.core.fold import Fold, fold, folded
 from refold.core.model import (
@@ -23,7 +24,6 @@ from refold.core.model import (
     View,
 )
 from refold.core.shortened import kept_lines
-from refold.core.switches import switches
 from tests.core.logs import bodies, call, logs, result, sealed, user
 
 

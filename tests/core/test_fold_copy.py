@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core import bookmark
+from refold.core.active_events import switches
 from refold.core.fold import Fold, folded
-from refold.core.switches import switches
 
 GROWING = (list, dict, set, array, bytearray)
 

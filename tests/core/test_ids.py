@@ -6,7 +6,7 @@ import re
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 
-from refold.core.codec import uuid7
+from refold.core.ids import uuid7
 
 AT_MS = 1_700_000_000_000
 

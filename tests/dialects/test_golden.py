@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.laws import settled, units
 from refold.core.model import Message, Slot
 from refold.dialects import dialect, dialect_of, parse
@@ -38,7 +38,7 @@ def parsed(conversation: dict[str, Any]) -> list[Message]:
 
 def stored(message: Message) -> Message:
     """The message as it comes back from a log."""
-    id, body = codec.uuid7(1, bytes(10)), Draft(body=message, by="test").encoded
+    id, body = ids.uuid7(1, bytes(10)), Draft(body=message, by="test").encoded
     event = codec.seal(
         codec.ZERO, 1, id=id, at_ms=1, by="user", kind="message", body=body, salt=b"x"
     )

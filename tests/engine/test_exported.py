@@ -76,7 +76,7 @@ def test_without_its_backup_nothing_is_cleared(
 @pytest.mark.parametrize("bound", [{"after": -1}, {"limit": -1}, {"after": -(2**50)}])
 def test_a_page_of_the_log_has_no_negative_bounds(context: refold.Context, bound: dict) -> None:
     """M-18"""
-    with pytest.raises(Invalid, match="give a number from 0"):
+    with pytest.raises(Invalid, match="pass a number from 0"):
         context.log.events(**bound)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.errors import Denied, Invalid, NotFound
-from refold.system.inside import place_in, read, write
+from refold.system.contained_files import place_in, read, write
 
 
 def opened(url: str = "memory:") -> refold.Context:

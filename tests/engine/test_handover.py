@@ -99,3 +99,26 @@ def test_the_command_writes_a_read_only_folder_and_refuses_an_old_one(store, tmp
     assert run("handover", "--store", store, "--to", str(folder)).exit_code != 0
     since = run("handover", "--store", store, "--since", "2026-03-02").stdout
     assert "second#1" in since and "first#1" not in since
+
+
+def test_a_line_is_shown_once_and_an_empty_store_has_no_opening(store, tmp_path):
+    with refold.open("new", store=store, embedder=False) as context:
+        text = context.handover()
+    assert text.count("Never touch the old report.") == 2  # the request, and the rule in it
+    with refold.open("new", store=f"sqlite:{tmp_path}/b.db", embedder=False) as context:
+        context.append({"role": "user", "content": "Go on"})
+        assert context.handover(show=True) == "" and len(context.view.slots) == 1
+
+
+def test_forgetting_an_entry_erases_the_handovers_that_show_it(store):
+    """Also where a hand-over shows only a part of it, and where another conversation said it."""
+    with refold.open("first", store=store, embedder=False, config={"memory_extract": "keep"}):
+        pass
+    with refold.open("new", store=store, embedder=False) as context:
+        context.append({"role": "user", "content": "Go on"})
+        context.handover(show=True)
+        [entry] = [one for one in context.memory.list() if one.content == RULE]
+        done = context.memory.forget(entry.id, source=True)
+        assert done.messages >= 2 and RULE not in str(context.request())
+    with refold.open("new", store=store, read_only=True, embedder=False) as context:
+        assert RULE not in str(context.request()) + str(context.search("rounded quarter hour"))

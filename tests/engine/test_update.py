@@ -63,7 +63,7 @@ def test_what_is_printed_is_one_line() -> None:
     [event] = context.append({"role": "user", "content": "hi"})
     assert repr(context) == "<Context 'c': 1 message in memory:>"
     assert repr(event).startswith("<Event #1 message by user, ")
-    assert repr(context.compact()).startswith("<Receipt: nothing was done (")
+    assert repr(context.compact()).startswith("<Receipt: nothing changed (")
     for n in range(9):
         context.append({"role": "user", "content": f"question {n} " + "words " * 90})
         context.append({"role": "assistant", "content": f"answer {n} " + "words " * 90})

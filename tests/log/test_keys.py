@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Message, Note, Text
 from refold.errors import Corrupt
 from refold.log.notes import Name, name_of
@@ -23,7 +23,7 @@ def test_the_key_of_an_event_is_the_one_that_its_body_has(key: str, kind: str, i
     event = codec.seal(
         codec.ZERO,
         1,
-        id=codec.uuid7(1, bytes(10)),
+        id=ids.uuid7(1, bytes(10)),
         at_ms=1,
         by="user",
         kind=codec.kind_of(body),

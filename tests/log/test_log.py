@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core import codec
+from refold.core.active_events import switches
 from refold.core.fold import folded
 from refold.core.model import (
     Artifact,
@@ -32,7 +33,6 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
-from refold.core.switches import switches
 from refold.errors import Invalid, RefoldError, Unavailable
 from refold.log import log
 from refold.log.draft import Draft

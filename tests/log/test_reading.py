@@ -7,8 +7,15 @@ import pytest
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
-from refold.log import trace
-from refold.log.trace import chain_at, complete_pages, conversations, events_of, pages_of, readable
+from refold.log import stored_logs
+from refold.log.stored_logs import (
+    chain_at,
+    complete_pages,
+    conversations,
+    events_of,
+    pages_of,
+    readable,
+)
 from refold.stores.contract.kit import grown
 from refold.stores.memory import MemoryStore
 
@@ -40,7 +47,7 @@ def test_conversations_come_by_id_whatever_the_page(monkeypatch: pytest.MonkeyPa
     for number in range(5):
         grown(store, f"talk-{number}", 1)
     for size in (1, 2, 4, 5, 6):
-        monkeypatch.setattr(trace, "LIST_CONVERSATIONS", size)
+        monkeypatch.setattr(stored_logs, "LIST_CONVERSATIONS", size)
         assert [about.id for about in conversations(store)] == [f"talk-{n}" for n in range(5)]
 
 

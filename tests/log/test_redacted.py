@@ -25,7 +25,7 @@ from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.notes import body_redacted, draft_redacted
 from refold.stores import open_store, synced_of
-from refold.stores.hybrid import rounds
+from refold.stores.hybrid import full_sync
 
 KEY = "AKIA" + "Q7RZ4M2KX9WLT5VB"
 LINE = f"aws_access_key_id = {KEY}"
@@ -189,7 +189,7 @@ def test_free_data_holds_no_secret_at_any_depth(value: Any, place: int, secret: 
         assert KEY.encode() not in clean.encoded
         # Whatever is sealed this way may be sent, and a second time changes nothing.
         assert not [
-            text for text in rounds._strings(msgspec.json.decode(clean.encoded)) if KEY in text
+            text for text in full_sync._strings(msgspec.json.decode(clean.encoded)) if KEY in text
         ]
         assert draft_redacted(clean) is clean
 

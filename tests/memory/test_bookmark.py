@@ -18,8 +18,8 @@ from refold.memory import journal as journals
 from refold.memory.bookmark import unpacked
 from refold.memory.claim import claim_of
 from refold.memory.entry import Version
-from refold.memory.finder import Finder
 from refold.memory.fold import Entries
+from refold.memory.ranking import Finder
 from refold.memory.semantic import SemanticMemory
 from refold.stores.memory import MemoryStore
 

@@ -14,7 +14,7 @@ from refold.core.model import Message, Text
 from refold.engine import project_files
 from refold.engine.project_files import FileNames
 from refold.memory.extraction import WHOLE_CHARS_MAX, taken_from
-from refold.memory.standing import clauses_of, is_standing
+from refold.memory.standing_rules import clauses_of, is_standing
 
 KEEP = {"memory_extract": "keep"}
 

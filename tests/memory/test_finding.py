@@ -7,7 +7,7 @@ import random
 import pytest
 
 import refold
-from refold.memory import finder
+from refold.memory import ranking
 from refold.memory.claim import claim_of
 from refold.memory.semantic import SemanticMemory
 from refold.stores.memory import MemoryStore
@@ -174,7 +174,7 @@ def test_an_embedder_that_knows_none_of_our_sentences_gets_the_usual_threshold(u
         turned = (known.get(text.strip()) for text in texts)
         return [unknown if x is None else [x, (1 - x * x) ** 0.5] for x in turned]
 
-    assert finder.measured(embedder) == finder.USUAL
+    assert ranking.measured(embedder) == ranking.USUAL
     with refold.open("talk", store="memory:", embedder=embedder) as context:
         for word in ("nine", "above", "below"):
             context.memory.store(word)

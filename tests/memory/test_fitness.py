@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.memory.finder import KIND_BONUS, OWN_BONUS, Fitness
+from refold.memory.ranking import KIND_BONUS, OWN_BONUS, Fitness
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import refold
 from refold import register
-from refold.memory import external_vectors
+from refold.memory import vector_stores
 from refold.memory.semantic import SemanticMemory
 from refold.stores import open_store
 
@@ -70,7 +70,7 @@ class Angles:
 @pytest.fixture
 def shelf(monkeypatch):
     monkeypatch.setattr(Shelf, "opened", [])
-    monkeypatch.setattr(external_vectors, "_REGISTERED", {})
+    monkeypatch.setattr(vector_stores, "_REGISTERED", {})
     register.vector_store("shelf", Shelf)
     return Shelf.opened
 

@@ -61,7 +61,7 @@ def test_only_short_talk_asks_and_nothing_that_has_to_do_with_tools():
 
 
 def test_a_filter_finds_what_is_not_among_the_best_of_very_many(monkeypatch):
-    monkeypatch.setattr("refold.search.finding.SEEDS_MAX", 10)
+    monkeypatch.setattr("refold.search.index_query.SEEDS_MAX", 10)
     store = memory()
     talk(
         store,
@@ -76,8 +76,8 @@ def test_a_filter_finds_what_is_not_among_the_best_of_very_many(monkeypatch):
 
 
 def test_very_common_terms_are_looked_for_in_the_newest_places_only(monkeypatch):
-    monkeypatch.setattr("refold.search.finding.POSTINGS_MAX", 20)
-    monkeypatch.setattr("refold.search.finding.POSTINGS_MIN", 20)
+    monkeypatch.setattr("refold.search.index_query.POSTINGS_MAX", 20)
+    monkeypatch.setattr("refold.search.index_query.POSTINGS_MIN", 20)
     store = memory()
     for id in ("a", "b"):
         talk(store, id, [f"walrus {'zebra' if number == 3 else 'again'}" for number in range(50)])

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 import refold
 from refold.search import words
 from refold.search.index import Index
-from refold.search.snippets import SNIPPET_CHARS, USER_CHARS, snippet_of, wanted_of
+from refold.search.snippets import (
+    SHORT_CHARS,
+    SNIPPET_CHARS,
+    USER_CHARS,
+    Hit,
+    grouped,
+    snippet_of,
+    wanted_of,
+)
 
 INDEX = Index()
 
@@ -66,7 +74,26 @@ def test_a_users_message_is_shown_whole_or_its_best_part(tmp_path, size):
         hits = {hit.role: hit.snippet for hit in context.search("amber lamp")}
     assert "amber lamp is broken" in hits["user"] and len(hits["user"]) <= USER_CHARS + 2
     assert (hits["user"] == words) == (size <= USER_CHARS)
-    assert len(hits["assistant"]) <= SNIPPET_CHARS + 2
+    assert (hits["assistant"] == words) == (size <= SHORT_CHARS)
+    assert len(hits["assistant"]) <= max(SNIPPET_CHARS, SHORT_CHARS) + 2
+
+
+def test_hits_are_grouped_by_conversation_with_the_users_words_first():
+    hits = [
+        Hit(conversation=conversation, seq=seq, score=1.0, role=role, tool=tool)
+        for conversation, seq, role, tool in (
+            ("a", 1, "tool", "read"),
+            ("b", 2, "assistant", ""),
+            ("a", 3, "assistant", ""),
+            ("a", 4, "user", ""),
+            ("b", 5, "user", ""),
+        )
+    ]
+    assert [[hit.seq for hit in group] for group in grouped(hits)] == [[4, 3, 1], [5, 2]]
+    assert [[hit.seq for hit in group] for group in grouped(hits, newest=True)] == [
+        [1, 3, 4],
+        [2, 5],
+    ]
 
 
 def test_messages_that_show_memories_are_no_hits(tmp_path):

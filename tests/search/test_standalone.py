@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from refold.memory.semantic import SemanticMemory
-from refold.search.numbers import Numbers
+from refold.search.vector_arithmetic import Numbers
 from refold.stores.memory import MemoryStore
 from tests.search.talks import Topics
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.errors import Invalid, Unavailable
-from refold.search import embedders, finding, group_vectors, rank, upkeep, words
+from refold.search import embedders, group_vectors, index_query, rank, upkeep, words
 from refold.search.bert import GROUPS_MAX, Bert, gelu
 from refold.search.database import MEMORY
 from refold.search.embedders import Transformer
@@ -317,5 +317,5 @@ def test_who_is_named_counts_more_and_a_question_less():
         with index_upkeep.index() as index:
             ids = [id for (id,) in index.rows("SELECT id FROM entries ORDER BY id")]
             asked = words.query_of(query, index.stems)
-            leanings = finding.leanings(index, asked, EVERYWHERE, ids)
+            leanings = index_query.leanings(index, asked, EVERYWHERE, ids)
         assert [leanings.get(id, 0.0) for id in ids[:3]] == expected

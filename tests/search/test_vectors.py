@@ -10,9 +10,9 @@ import numpy
 import pytest
 
 from refold.errors import Invalid
-from refold.search.numbers import Numbers
 from refold.search.rank import NEIGHBOURS
 from refold.search.searcher import Searcher
+from refold.search.vector_arithmetic import Numbers
 from tests.search.talks import Topics, full_text, memory, seqs, talk
 
 

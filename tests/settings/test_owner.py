@@ -19,7 +19,7 @@ import pytest
 import refold
 from refold.edges import statusline
 from refold.edges.hooks import follower, state
-from refold.edges.hosts import place_of, read
+from refold.edges.host_config import place_of, read
 from refold.errors import Denied
 from refold.memory.files.descriptors import place_of as memories_of
 from refold.settings.sources import default_store, from_files

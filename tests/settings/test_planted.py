@@ -16,8 +16,8 @@ import pytest
 
 from refold.edges.commands.proxy import LOG_FILE
 from refold.edges.importers.lines import FOLDER
-from refold.memory.finder import INDEX
-from refold.search.fronts import NAME as FRONTS
+from refold.memory.ranking import INDEX
+from refold.search.fingerprints import NAME as FRONTS
 from refold.system import disk
 from tests.edges.cli.rooms import run
 

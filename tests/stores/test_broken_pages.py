@@ -20,7 +20,7 @@ from refold.conversations.repairer import repair
 from refold.conversations.verifier import verify
 from refold.edges.cli.app import outcome
 from refold.errors import NotFound
-from refold.stores.sqlite.file import PAGE_BYTES
+from refold.stores.sqlite.database_file import PAGE_BYTES
 
 MESSAGES, NAMES = 70, ("a", "b", "c")
 FILLS = {

@@ -24,9 +24,9 @@ def test_eight_processes_on_one_log_lose_nothing(kind: str, tmp_path: Path) -> N
     names = [f"writer-{n}" for n in range(8)]
     for _ in range(5):
         place = PLACES[kind](tmp_path)
-        contract.crowd.in_processes(place.url, names, 300)
+        contract.concurrency.in_processes(place.url, names, 300)
         store = place.open()
-        contract.crowd.check_crowd(store, "log", names, 300)
+        contract.concurrency.check_crowd(store, "log", names, 300)
         store.close()
 
 

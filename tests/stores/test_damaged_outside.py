@@ -14,8 +14,8 @@ import pytest
 
 import refold
 from refold.errors import Corrupt, RefoldError
-from refold.log.front import Fronts, reader
-from refold.search.fronts import StoreFronts
+from refold.log.fingerprints import Fronts, reader
+from refold.search.fingerprints import StoreFronts
 from refold.stores import open_store
 
 KINDS = ("sqlite", "files")

@@ -16,6 +16,9 @@ import pytest
 
 from refold.core import codec
 from refold.core.codec import to_line
+from refold.core.ids import (
+    artifact_id,
+)
 from refold.errors import Corrupt, Denied, Invalid, Unavailable
 from refold.stores import open_store
 from refold.stores.contract.kit import TEXT, grown, sealed, titled
@@ -34,7 +37,7 @@ def test_the_tree_is_the_one_that_the_design_draws(tmp_path: Path) -> None:
     store.append("log", [event], expect=2)
     store.keep_bookmark("log", b"mark")
     store.close()
-    name = codec.artifact_id(json.loads(event.body)["digest"]) + ".txt"
+    name = artifact_id(json.loads(event.body)["digest"]) + ".txt"
     folder = "conversations/log"
     assert tree(tmp_path / "s") == sorted(
         [

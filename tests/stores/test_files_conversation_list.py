@@ -9,7 +9,7 @@ import pytest
 
 from refold.stores.contract.kit import grown
 from refold.stores.files import FilesStore
-from refold.stores.files.folder import OpenFolders
+from refold.stores.files.conversation_folder import OpenFolders
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from refold.core import codec
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, RefoldError
 from refold.stores import open_store
-from refold.stores.checks import batch_of
 from refold.stores.contract.kit import TEXT, grown, sealed
+from refold.stores.event_lines import batch_of
 from refold.stores.files import FilesStore
 from refold.stores.files.log import READ_BYTES_MAX
 

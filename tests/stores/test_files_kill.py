@@ -14,7 +14,7 @@ from tests.stores.disks import needs_strace
 
 SCRIPT = """
 import json, sys
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Artifact, Meta
 from refold.errors import NotFound
 from refold.stores import open_store
@@ -36,7 +36,7 @@ def append(id, seq, bodies, kind="message"):
 
 def artifact(id, seq):
     digest = store.put([b"content"], suffix=".txt")
-    append(id, seq, [codec.encode(Artifact(id=codec.artifact_id(digest), digest=digest))], "artifact")
+    append(id, seq, [codec.encode(Artifact(id=ids.artifact_id(digest), digest=digest))], "artifact")
 
 def title(text):
     return [codec.encode(Meta(title=text))]

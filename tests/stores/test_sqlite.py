@@ -233,7 +233,7 @@ def test_a_store_of_another_user_is_denied(tmp_path: Path) -> None:
 def test_a_busy_database_is_unavailable_with_a_time_to_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("refold.stores.sqlite.file.BUSY_MS", 50)
+    monkeypatch.setattr("refold.stores.sqlite.database_file.BUSY_MS", 50)
     filled(tmp_path / "x.db")
     other = apsw.Connection(str(tmp_path / "x.db"))
     other.execute("BEGIN IMMEDIATE")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Artifact, Event
 from refold.stores.contract.kit import sealed
 from refold.stores.files import FilesStore
@@ -30,6 +30,6 @@ def artifact_event(
 ) -> Event:
     digest = store.put([content], suffix=".txt")
     body = Artifact(
-        id=codec.artifact_id(digest), digest=digest, type="file", name=name, size_bytes=len(content)
+        id=ids.artifact_id(digest), digest=digest, type="file", name=name, size_bytes=len(content)
     )
     return sealed(before, [codec.encode(body)], kind="artifact")[0]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.config import Config
+from refold.core.active_events import switches
 from refold.core.budget import budget_for
 from refold.core.codec import decode
 from refold.core.fold import Fold, folded
@@ -30,7 +31,6 @@ from refold.core.model import (
     View,
 )
 from refold.core.shortened import text_of
-from refold.core.switches import switches
 from refold.strategies.brief import Brief, Strategy
 from refold.strategies.ladder import Climb, climb
 from tests.core.logs import bodies, sealed

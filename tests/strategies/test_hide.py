@@ -7,9 +7,9 @@ import pytest
 from refold.core.laws import broken
 from refold.core.model import Pin, Span, Summarize
 from refold.errors import Invalid
-from refold.strategies.brief import protected
 from refold.strategies.hide import fraction_count, hide, is_notice, preset_for, truncation_range
 from refold.strategies.ladder import Climb
+from refold.strategies.protected_messages import protected
 from tests.strategies.talks import (
     alternating,
     brief_of,

@@ -14,13 +14,14 @@ from refold.core.fold import fold
 from refold.core.laws import broken, calls_of, in_order, results_of
 from refold.core.model import Event, Hide, Replace, Slot, Summarize
 from refold.core.plan import Proposal
-from refold.strategies.brief import Strategy, protected
+from refold.strategies.brief import Strategy
 from refold.strategies.clear import clear
 from refold.strategies.fit import fit
 from refold.strategies.hide import hide, is_notice
 from refold.strategies.importance import importance, relevance
-from refold.strategies.keep import keep
 from refold.strategies.ladder import Climb
+from refold.strategies.protected_messages import protected
+from refold.strategies.shorten_results import keep
 from refold.strategies.window import window
 from tests.core.logs import sealed
 from tests.strategies.talks import (

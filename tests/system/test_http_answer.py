@@ -26,9 +26,9 @@ from refold.edges.endpoints import embedder, writer
 from refold.edges.endpoints.chat import ChatEndpoint
 from refold.edges.endpoints.model_names import NamedModel
 from refold.errors import RefoldError, Unavailable
-from refold.stores import checks
+from refold.stores import event_lines
 from refold.stores.contract import kit
-from refold.stores.hybrid.exchange import all_conversations
+from refold.stores.hybrid.conversation_sync import all_conversations
 from refold.stores.remote import client
 from refold.stores.remote.store import RemoteStore
 from refold.system.http_answer import (
@@ -265,7 +265,7 @@ def test_events_are_taken_only_in_order_and_within_what_was_asked(
     last, limit = after + 4, 3
     events = [EVENTS[seq - 1] for seq in seqs]
     is_lawful = seqs == sorted(set(seqs)) and len(seqs) == limit and after < seqs[0]
-    with evil(body(checks.batch_of(events))) as server:
+    with evil(body(event_lines.batch_of(events))) as server:
         store = far(server.url, SLACK_S)
         if is_lawful and seqs[-1] <= last:
             assert store.read("a", after=after, last=last, limit=limit) == events

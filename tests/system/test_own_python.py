@@ -55,7 +55,10 @@ ALLOWED = {
         "subprocess.run",
     ): "the commands of the demo, in its own scratch folder",
     ("edges/demo/script.py", "sys.executable"): "the demo's tests, in its own scratch folder",
-    ("edges/hosts.py", "sys.executable"): "the folder of the program refold; nothing is started",
+    (
+        "edges/host_config.py",
+        "sys.executable",
+    ): "the folder of the program refold; nothing is started",
 }
 
 

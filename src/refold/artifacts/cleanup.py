@@ -21,15 +21,15 @@ from msgspec import Struct
 
 from refold.artifacts.listing import StoredArtifact, listed
 from refold.checked import quoted
-from refold.core.codec import ARTIFACT_ID
 from refold.core.fold import Fold
+from refold.core.ids import ARTIFACT_ID
 from refold.core.model import CLEANER, Artifact, Conversation, ToolResult
 from refold.core.shortened import text_of
 from refold.display import number
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.trace import conversations, named_by
+from refold.log.stored_logs import conversations, named_by
 from refold.stores.protocol import Store
 
 # A content is put before its event: until then it looks unneeded.
@@ -116,7 +116,7 @@ def clean(
             "no bound is given", hint="say how old, how many bytes or how many artifacts may stay"
         )
     if not all(bound >= 0 for bound in bounds):
-        raise Invalid(f"a bound is negative: {quota}", hint="give numbers that are not negative")
+        raise Invalid(f"a bound is negative: {quota}", hint="pass numbers that are not negative")
     if conversation is not None:
         store.conversation(conversation)
     before_ms = now_ms - round(grace_s * 1000)

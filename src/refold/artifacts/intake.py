@@ -30,7 +30,7 @@ from refold.artifacts.stub import Failed, call_description, stub_of
 from refold.artifacts.tool_output import BYTES, FORM, JSON, TEXT, Content, Output
 from refold.core.budget import offload_tokens
 from refold.core.call_arguments import canonical_arguments, decoded
-from refold.core.codec import artifact_id
+from refold.core.ids import artifact_id
 from refold.core.model import (
     ORIGIN,
     Artifact,

@@ -4,8 +4,8 @@ Words come from the tool's input (description and arguments) and from the beginn
 its output; `login` finds `/src/auth/login.ts`, `file` finds `readFile`, and `authentication` a
 little of `auth/`. The score is BM25 as a share of the best possible one: 1 is every word, often. An
 embedder adds artifacts of similar meaning, and a model may be the judge; a failing one leaves the
-ranking as it is, and the reason says so. Neighbours: `artifacts` asks, `strategies.brief` splits
-words, `search.rank` has the formula.
+ranking as it is, and the reason says so. Neighbours: `artifacts` asks, `strategies.word_stems`
+splits words, `search.rank` has the formula.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from refold.display import failure
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.search.embedders import Embedder, chosen
 from refold.search.rank import VECTOR_WEIGHT, Formula, add_term, inverse_document_frequency
-from refold.strategies.brief import words
+from refold.strategies.word_stems import words
 from refold.system import disk
 
 HEAD_BYTES, TAIL_BYTES = 8_192, 4_096
@@ -223,7 +223,7 @@ def selected(
     does, the newest that fit, in their order. Cleaned-up artifacts are left out."""
     if (bounds.limit or 0) < 0 or (bounds.tokens_max or 0) < 0:
         raise Invalid(
-            f"a bound is negative: {bounds}", hint="give numbers that are not negative, or None"
+            f"a bound is negative: {bounds}", hint="pass numbers that are not negative, or None"
         )
     ranked = ranked_by_words(store, artifacts, query)
     asked = None if embedder is None else chosen(embedder)
@@ -329,7 +329,7 @@ def _nearness(embedder: Embedder, query: str, texts: list[str]) -> list[float]:
     vectors = numpy.asarray(embedder([query, *texts]), dtype=numpy.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts) + 1 or not numpy.isfinite(vectors).all():
         raise Invalid(
-            f"it gave {vectors.shape} for {len(texts) + 1} texts",
+            f"it returned {vectors.shape} for {len(texts) + 1} texts",
             hint="one finite vector for each text",
         )
     units = vectors / numpy.maximum(numpy.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

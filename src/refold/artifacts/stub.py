@@ -240,7 +240,7 @@ def _answer(ask: Callable[[], Any], what: str, failed: Failed) -> str:
     try:
         text = ask()
         if not isinstance(text, str | None):
-            raise TypeError(f"it gave {type(text).__name__}, not text")
+            raise TypeError(f"it returned {type(text).__name__}, not text")
         return (text or "").encode("utf-8", "replace").decode().strip()
     except Exception as error:  # noqa: BLE001 - it is the caller's code and may raise anything
         failed(f"{what}: {failure(error)}")

@@ -22,7 +22,8 @@ from refold import dialects
 from refold.artifacts import json_values
 from refold.artifacts.json_values import Gap, Written, degraded
 from refold.checked import quoted
-from refold.core.codec import EVENT_BYTES_MAX, artifact_id, content_hasher
+from refold.core.codec import EVENT_BYTES_MAX
+from refold.core.ids import artifact_id, content_hasher
 from refold.core.model import Media, Text
 from refold.errors import Invalid
 from refold.tokens.media import image_size

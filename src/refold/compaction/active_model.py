@@ -62,7 +62,7 @@ class ActiveModel:
         if name != self._name:
             self._log.count_for(name)
         if window is not None and window <= 0:
-            hint = "give a positive window, or a model that is known"
+            hint = "pass a positive window, or a model that is known"
             raise Invalid(f"a window of {window} tokens", hint=hint)
         self._name = name
         self.info = model_info(name or None)

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -36,7 +37,7 @@ from refold.log.log import Fresh
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.redaction import redactor
-from refold.strategies.brief import untouched_tokens, with_tail
+from refold.strategies.protected_messages import untouched_tokens, with_tail
 from refold.strategies.registry import check_tables
 from refold.writer import asker
 from refold.writer.asker import Asker, Outcome, Question, Writer
@@ -76,7 +77,9 @@ class Compactor:
     def hook(self, hook: Hook) -> Callable[[], None]:
         """Asks the hook before every compaction; gives the function that ends it."""
         if not callable(hook):
-            raise Invalid(f"{shown(hook)} cannot be called", hint="give a function of one plan")
+            raise Invalid(
+                f"{shown(hook)} cannot be called", hint="pass a function that takes one plan"
+            )
         self.hooks.append(hook)
 
         def off() -> None:
@@ -97,8 +100,10 @@ class Compactor:
         with self._log.guard:
             return self._draw_up(job).plan
 
-    def compact(self, job: Job) -> Receipt:
-        """Applies a plan as one batch. Waits instead while another compaction is running."""
+    def compact(self, job: Job, expect: int | None = None) -> Receipt:
+        """Applies a plan as one batch, if the log is at the head `expect` (None: any). Waits
+        instead while another compaction is running."""
+        job = replace(job, expect=expect)
         with self._single.claim(self._config.writer_wait_s) as claim:
             if claim == "first":
                 if self._is_repeat(job):
@@ -208,11 +213,14 @@ class Compactor:
             return self._apply_with_prose(drawn, job, outcomes, questions)
 
     def _draw_up(self, job: Job) -> PreparedPlan:
+        self._log.check_expected(job.expect)
         state = self._log.state
         before = state.view()
         plan, after = planning.drawn_up(state, job)
         clean = summary_text.without_secrets(plan, job.redact, job.count)
         fresh, measured = self._fresh(state, clean), clean is plan
+        if job.expect is not None:
+            fresh = partial(_is_at, job.expect)
         return PreparedPlan(plan=clean, before=before, after=after, fresh=fresh, measured=measured)
 
     def _fresh(self, state: Fold, plan: Plan) -> Fresh:
@@ -252,6 +260,7 @@ class Compactor:
         self, drawn: PreparedPlan, job: Job, bill: dict[str, Any] | None = None
     ) -> Receipt | None:
         """Appends the edits as one batch; None if they no longer fit."""
+        self._log.check_expected(job.expect)
         plan = drawn.plan
         for step in plan.steps:
             if step.note:
@@ -428,6 +437,10 @@ class Compactor:
         return self._model.current > budget.input_max > uncut
 
 
+def _is_at(head: int, state: Fold) -> bool:
+    return state.head == head
+
+
 class Veto(Struct, frozen=True):
     """A hook's answer if the compaction must not happen now."""
 
@@ -461,7 +474,7 @@ def ask_hooks(hooks: list[Hook], plan: Plan) -> HookAnswers:
         if isinstance(answer, str):
             extra.append(answer.encode("utf-8", "replace").decode().strip())
         elif answer is not None:
-            failures.append(f"it gave {type(answer).__name__}, not text or a Veto")
+            failures.append(f"it returned {type(answer).__name__}, not text or a Veto")
     instructions = "\n".join(text for text in extra if text)
     return HookAnswers(instructions=instructions, failures=tuple(failures))
 

@@ -10,6 +10,8 @@ our estimate until the provider reports usage again. Neighbours: `dialects.overf
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from refold.compaction.active_model import ActiveModel
@@ -17,11 +19,11 @@ from refold.compaction.compactor import Compactor
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.core.model import Lesson
-from refold.dialects.overflow import Overflow
+from refold.dialects.overflow import Overflow, overflow_of
 from refold.errors import OverBudget
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
-from refold.strategies.brief import untouched_tokens
+from refold.strategies.protected_messages import untouched_tokens
 
 LADDER = ("dedup", "gist", "hide")
 KEPT_SHARE = 4  # a quarter of the removable part stays
@@ -33,11 +35,15 @@ ADVICE = (
 )
 
 
-def recover(
-    log: OpenLog, model: ActiveModel, compactor: Compactor, overflow: Overflow, *, shown: int
-) -> None:
-    """Shortens the page sent at the head `shown`, as one batch, and announces it. Raises
-    OverBudget at a second refusal of the same page."""
+def recovered(
+    log: OpenLog, model: ActiveModel, compactor: Compactor, error: Any, *, shown: int
+) -> bool:
+    """Shortens the page sent at the head `shown`, as one batch, and announces it; False for an
+    error that is not a refusal for size. Raises OverBudget at a second refusal of the same page."""
+    overflow = overflow_of(error)
+    if overflow is None:
+        return False
+    log.check_writable()
     with log.reading() as state:
         lesson = learn(overflow, state, model, shown=shown)
         budget = model.budget_under(lesson)
@@ -62,6 +68,7 @@ def recover(
     )
     with log.guard:
         log.notices.add(notice)
+    return True
 
 
 def learn(overflow: Overflow, state: Fold, model: ActiveModel, *, shown: int) -> Lesson:

@@ -56,15 +56,17 @@ from refold.strategies.brief import (
     Originals,
     Strategy,
     check_needed,
+)
+from refold.strategies.gist.layout import newest_unit, task_of
+from refold.strategies.hide import hide, hide_span
+from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
+from refold.strategies.protected_messages import (
     protected,
     request_excess,
     untouched_tokens,
     with_kept,
     with_tail,
 )
-from refold.strategies.gist.layout import newest_unit, task_of
-from refold.strategies.hide import hide, hide_span
-from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
 from refold.strategies.registry import check_ladder, check_settings, rungs
 from refold.tokens.counter import count_message
 
@@ -105,6 +107,7 @@ class Job(Struct, frozen=True, kw_only=True):
     purpose: str = ""  # empty for an ordinary compaction
     lesson: Lesson | None = None  # from the refusal that made this necessary, if any
     span: Span | None = None  # hidden by a person's choice; then there is no target size
+    expect: int | None = None  # the head at which a person decided on it
     tail: int = 0  # messages at the end that a call or the configuration keeps whole
 
 
@@ -412,7 +415,7 @@ class Jobs:
         tail = own.get(KEEP_RECENT, config.keep_recent) or 0
         config = replace(config, keep_recent=own.get(KEEP_RECENT, recent_messages(config)))
         if instructions and not self._has_writer():
-            hint = "give a writer where the conversation is opened, or with --writer"
+            hint = "pass a writer where the conversation is opened, or with --writer"
             raise Invalid("instructions are for a writer, but there is none", hint=hint)
         return Job(
             budget=self._model.budget,
@@ -497,7 +500,7 @@ def _covered(state: Fold, span: Span) -> list[Slot]:
     inside = [index for index, slot in enumerate(slots) if slot.seq in span]
     if not inside or slots[inside[-1]].last > span.last:
         shown = f"#{slots[0].seq} to #{slots[-1].last}" if slots else "nothing"
-        hint = f"give the first and the last seq of whole messages; the page shows {shown}"
+        hint = f"pass the first and the last seq of whole messages; the page shows {shown}"
         raise Invalid(f"the page has no messages from #{span.first} to #{span.last}", hint=hint)
     legal = seams(slots)
     first = max(seam for seam in legal if seam <= inside[0])

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from refold.conversations.deleter import Deleted as Deleted
     from refold.conversations.eraser import Erased as Erased
     from refold.conversations.importer import Recognised as Recognised
+    from refold.conversations.overview import Overview as Overview
     from refold.conversations.repairer import Repaired as Repaired
     from refold.conversations.scanner import FoundSecret as FoundSecret
     from refold.conversations.scanner import Scan as Scan
@@ -48,6 +49,7 @@ _TYPES = {
     "Deleted": "refold.conversations.deleter",
     "Erased": "refold.conversations.eraser",
     "FoundSecret": "refold.conversations.scanner",
+    "Overview": "refold.conversations.overview",
     "Problem": "refold.conversations.verifier",
     "Recognised": "refold.conversations.importer",
     "Repaired": "refold.conversations.repairer",
@@ -88,26 +90,31 @@ def __dir__() -> builtins.list[str]:
 
 @checked
 def list(
-    store: Store | Place, *, tag: str = "", folder: str | PathLike[str] = ""
-) -> builtins.list[Conversation]:
-    """All conversations, the last written first, with titles, tags, metadata and names; `tag`
-    selects by tag, and `folder` by the metadata `cwd`: that folder or one below it."""
-    from refold.conversations.listing import described, newest
+    store: Store | Place,
+    *,
+    tag: str = "",
+    folder: str | PathLike[str] = "",
+    limit: int | None = None,
+) -> builtins.list[Overview]:
+    """The conversations, the last written first, at most `limit`: an `Overview` of each, from its
+    bookmark. `tag` selects by tag, and `folder` by the metadata `cwd`: that folder or one below
+    it."""
+    from refold.conversations.listing import newest
+    from refold.conversations.overview import overviews
 
     with _open(store, read_only=True) as opened:
-        return [
-            described(opened, about) for about in newest(opened, tag=tag, folder=fspath(folder))
-        ]
+        found = newest(opened, tag=tag, folder=fspath(folder), limit=limit)
+        return [*overviews(opened, found)]
 
 
 @checked
-def find(store: Store | Place, name: str) -> Conversation:
+def find(store: Store | Place, name: str) -> Overview:
     """The conversation of this id or name; NotFound if there is none, Invalid with the ids if
     several have the name."""
-    from refold.conversations.listing import described
+    from refold.conversations.overview import overview_of
 
     with _open(store, read_only=True) as opened:
-        return described(opened, opened.conversation(_id(opened, name)))
+        return overview_of(opened, opened.conversation(_id(opened, name)))
 
 
 @checked

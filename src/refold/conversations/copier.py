@@ -30,9 +30,14 @@ from refold.conversations.listing import id_of
 from refold.conversations.markdown import is_text
 from refold.conversations.scanner import json_body, texts
 from refold.core import codec
+from refold.core.ids import (
+    ARTIFACT_ID,
+    artifact_id,
+    content_hasher,
+)
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
-from refold.log.trace import artifact_of, chain_at, complete_pages, conversations, events_of
+from refold.log.stored_logs import artifact_of, chain_at, complete_pages, conversations, events_of
 from refold.redaction import KnownSecrets, Redact, pieces, redacted
 from refold.redaction.redact import PlainRedactor
 from refold.stores import is_same_place
@@ -313,7 +318,7 @@ class _Values(PlainRedactor):
         return {**clean, GIST: {**notes, NAMES: kept}}
 
     def string(self, text: str, name: str) -> str:
-        renamed = codec.ARTIFACT_ID.sub(lambda match: self._ids.get(match[0], match[0]), text)
+        renamed = ARTIFACT_ID.sub(lambda match: self._ids.get(match[0], match[0]), text)
         return super().string(renamed, name)
 
     def unsure(self, text: str) -> str:
@@ -415,7 +420,7 @@ class RedactedCopy:
 
     def _measured(self, artifact: Artifact) -> Artifact:
         """The artifact with the digest and size of its content without secrets."""
-        hasher = codec.content_hasher()
+        hasher = content_hasher()
         size = chars = lines = 0
         last = ""
         for text, coding in self._pieces(artifact.digest):
@@ -428,7 +433,7 @@ class RedactedCopy:
         digest = hasher.hexdigest()
         if digest == artifact.digest:
             return artifact
-        id = codec.artifact_id(digest)
+        id = artifact_id(digest)
         changed = replace(artifact, id=id, digest=digest, size_bytes=size)
         if not artifact.size_chars:
             return changed

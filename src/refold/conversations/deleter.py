@@ -23,7 +23,7 @@ from refold.core.model import Conversation, Event
 from refold.display import number
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable
 from refold.log.log import Log, now_ms
-from refold.log.trace import artifact_of, conversations, named_by, readable
+from refold.log.stored_logs import artifact_of, conversations, named_by, readable
 from refold.stores.protocol import Store
 
 DAY_MS = 24 * 60 * 60 * 1_000
@@ -100,7 +100,7 @@ def stale(
         hint = "say how old a conversation may be, or how many may stay"
         raise Invalid("a sweep needs a limit", hint=hint)
     if min(limits) < 0:
-        hint = "give a number of days, or of conversations"
+        hint = "pass a number of days, or of conversations"
         raise Invalid("a limit of a sweep is negative", hint=hint)
     oldest_ms = now_ms - (older_than_days or 0) * DAY_MS
     others = newest(store)[keep or 0 :]
@@ -155,14 +155,14 @@ def _held_contents(store: Store, about: Conversation) -> set[str] | None:
 def _forget(store: Store, ids: Sequence[str]) -> list[str]:
     """Removes conversations from the existing derived files; returns notes for the user."""
     # Imported late: it loads a database, which not every store needs.
-    from refold.search import fronts
+    from refold.search import fingerprints
     from refold.search.upkeep import Upkeep, index_path
 
     if not ids:
         return []
     reasons: list[str] = []
     try:
-        fronts.forget(store, ids)
+        fingerprints.forget(store, ids)
     except Unavailable as error:
         reasons.append(error.message)
     path = index_path(store)

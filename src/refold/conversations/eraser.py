@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from refold.conversations.deleter import unnamed
 from refold.conversations.listing import SESSION, WORDLESS
+from refold.core.active_events import switches
 from refold.core.codec import decode
 from refold.core.laws import calls_of, results_of
 from refold.core.model import (
@@ -33,13 +34,12 @@ from refold.core.model import (
     Summarize,
     ToolResult,
 )
-from refold.core.switches import switches
 from refold.errors import Corrupt, NotFound
 from refold.log.draft import Draft
-from refold.log.front import mark_of
+from refold.log.fingerprints import mark_of
 from refold.log.log import Log, now_ms
-from refold.log.trace import conversations, conversations_and_memories, events_of, is_memory
-from refold.search import fronts
+from refold.log.stored_logs import conversations, conversations_and_memories, events_of, is_memory
+from refold.search import fingerprints
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.stores import erase_events
 from refold.stores.protocol import Store
@@ -291,7 +291,7 @@ def _body(event: Event) -> object:
 
 def _erase_from_index(store: Store) -> None:
     """Removes the words from the existing derived files."""
-    fronts.forget(store)
+    fingerprints.forget(store)
     upkeep = Upkeep(store, index_path(store), tell=lambda name, reason: None)
     try:
         if upkeep.has_file():

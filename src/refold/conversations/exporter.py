@@ -22,11 +22,11 @@ import msgspec
 from refold.artifacts.intake import suffix_of
 from refold.conversations.copier import RedactedCopy, known_secrets
 from refold.conversations.markdown import is_text, markdown_chunks
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.codec import from_line, to_line
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid
-from refold.log.trace import events_of
+from refold.log.stored_logs import events_of
 from refold.redaction import pieces, redacted_chunks
 from refold.stores.protocol import Store
 from refold.system import disk
@@ -81,7 +81,7 @@ def _document(source: _Source) -> Iterator[bytes]:
     head = msgspec.json.encode({**fields, "chain": about.chain.hex()})
     # The chain does not cover every field of an event (its size in tokens, for example); this
     # digest does.
-    hasher = codec.content_hasher()
+    hasher = ids.content_hasher()
     hasher.update(head)
     artifacts: dict[str, Artifact] = {}
     start = f'{{"format":"{FORMAT}","version":{VERSION},"conversation":'.encode()

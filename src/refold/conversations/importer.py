@@ -5,8 +5,8 @@ Nothing is written before everything is checked: the format and the nesting whil
 read, every event against the chain, every content against its digest, and the whole against the
 digest at its end. A decoder needs the complete document, and a hundred million brackets cost more
 memory than the bytes, so brackets are counted while reading. A host that sees only requests has no
-reliable id: the conversation with the longest front wins (`log.front`). Neighbours: `exporter`
-writes the documents, `search.fronts` has the fronts of a store.
+reliable id: the conversation with the longest front wins (`log.fingerprints`). Neighbours:
+`exporter` writes the documents, `search.fingerprints` has the fronts of a store.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import msgspec
 from refold import decoding, dialects
 from refold.conversations.exporter import FORMAT, VERSION
 from refold.conversations.listing import described
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.codec import BODY_DEPTH_MAX, DEPTH_MAX, EVENT_BYTES_MAX, from_line
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.display import number
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, sentence
 from refold.log.draft import check_depth
-from refold.log.front import BEGINNING, front_of
-from refold.log.trace import artifact_of, chain_at, open_id_checked
-from refold.search.fronts import StoreFronts
+from refold.log.fingerprints import BEGINNING, front_of
+from refold.log.stored_logs import artifact_of, chain_at, open_id_checked
+from refold.search.fingerprints import StoreFronts
 from refold.stores.protocol import Store
 from refold.system import disk
 
@@ -133,7 +133,7 @@ class _Content(msgspec.Struct):
 
     def computed_digest(self) -> str:
         """The actual digest of the content."""
-        hasher = codec.content_hasher()
+        hasher = ids.content_hasher()
         hasher.update(self.content)
         return hasher.hexdigest()
 
@@ -146,7 +146,7 @@ class _Document(msgspec.Struct):
 
     def computed_digest(self) -> str:
         """The actual digest of the description and the lines."""
-        hasher = codec.content_hasher()
+        hasher = ids.content_hasher()
         hasher.update(self.conversation)
         for line in self.events:
             hasher.update(line)
@@ -230,7 +230,7 @@ def _checked_contents(decoded: _Document, events: list[Event], name: str) -> lis
             wanted.add(artifact.digest)
     contents = {one.digest: one for one in decoded.artifacts if one.digest in wanted}
     for digest in sorted(wanted):
-        id = codec.artifact_id(codec.digest_checked(digest))
+        id = ids.artifact_id(ids.digest_checked(digest))
         if digest not in contents:
             raise Corrupt(f"{name} lacks the artifact {id}", hint=AGAIN)
         if contents[digest].computed_digest() != digest:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from os.path import normpath
 from pathlib import PurePath
 
@@ -24,22 +25,25 @@ from msgspec.structs import replace
 
 from refold.checked import beginning, quoted
 from refold.core import bookmark
+from refold.core.active_events import REACHING
 from refold.core.bookmark import Bookmark
-from refold.core.codec import conversation_checked, decode
+from refold.core.codec import decode
 from refold.core.fold import merged
-from refold.core.model import Conversation, Message, Meta, ToolResult
+from refold.core.ids import conversation_checked
+from refold.core.model import Conversation, Event, Message, Meta, ToolResult
 from refold.core.shortened import ERASED, text_of
-from refold.core.switches import REACHING
 from refold.display import ago, cut, is_text, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log, now_ms
-from refold.log.trace import chain_at, conversations, is_taken, pages_of
+from refold.log.stored_logs import chain_at, conversations, is_taken, pages_of
 from refold.stores.protocol import Store
 
 FOLDER = "cwd"  # metadata key of a conversation's folder
 SESSION = "session"  # metadata key of an imported session's own id
+IMPORTED = "imported"  # metadata key of the program that a session was imported from
+PART_OF = "part_of"  # metadata key of a sub-agent's conversation: the one that called it
 PREVIEW_CHARS = 80
-PREVIEW_EVENTS = 40
+FIRST_EVENTS, PREVIEW_EVENTS = 4, 40
 REDACTED_CHARS = 2_000
 UNTITLED = "Untitled"
 WORDLESS = ("erase", "revert", "restore", "pin")  # they only refer to other events
@@ -47,22 +51,26 @@ POSITION_DIGITS = 18
 POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
 
-def newest(store: Store, *, tag: str = "", folder: str = "") -> list[Conversation]:
-    """All conversations, the last written first; `tag` and `folder` select, the latter including
-    folders below it."""
-    ordered = sorted(conversations(store), key=lambda about: (-about.updated_ms, about.id))
-    if not tag and not folder:
-        return ordered
-    return [about for about in ordered if _fits(meta_of(store, about), tag, folder)]
+def newest(
+    store: Store, *, tag: str = "", folder: str = "", limit: int | None = None
+) -> list[Conversation]:
+    """The conversations, the last written first, at most `limit`; `tag` and `folder` select, the
+    latter including folders below it."""
+    if limit is not None and limit < 0:
+        raise Invalid(f"a limit of {limit} conversations", hint="leave it out for all of them")
+    ordered = iter(sorted(conversations(store), key=lambda about: (-about.updated_ms, about.id)))
+    if tag or folder:
+        ordered = (about for about in ordered if _fits(meta_of(store, about), tag, folder))
+    return list(islice(ordered, limit))
 
 
 def _fits(meta: Meta, tag: str, folder: str) -> bool:
     if tag and tag not in (meta.tags or ()):
         return False
-    return not folder or _is_below((meta.metadata or {}).get(FOLDER), folder)
+    return not folder or is_below((meta.metadata or {}).get(FOLDER), folder)
 
 
-def _is_below(path: object, folder: str) -> bool:
+def is_below(path: object, folder: str) -> bool:
     """Whether a path is the folder or below it, as text, because it may be of another machine."""
     if not isinstance(path, str) or not path:
         return False
@@ -176,15 +184,26 @@ def preview(store: Store, conversation: str, *, after: int = 0) -> str:
     return cut(redacted(words[:REDACTED_CHARS]), PREVIEW_CHARS)
 
 
+def _first_events(store: Store, conversation: str, after: int) -> Iterator[Event]:
+    """The events that a preview looks at; the first few alone, because they usually have
+    the words, and the next may be large."""
+    for limit in (FIRST_EVENTS, PREVIEW_EVENTS - FIRST_EVENTS):
+        events = store.read(conversation, after=after, limit=limit)
+        yield from events
+        if len(events) < limit:
+            return
+        after = events[-1].seq
+
+
 def _first_words(store: Store, conversation: str, after: int) -> str:
     """The first words that a user typed; if there are none, the first inserted by a program."""
     first = ""
-    for event in store.read(conversation, after=after, limit=PREVIEW_EVENTS):
+    for event in _first_events(store, conversation, after):
         body = decode(event)
         if not isinstance(body, Message) or body.role != "user":
             continue
         # Imported late: a status line loads this module, and needs no texts.
-        from refold.log.front import without_reminders
+        from refold.log.fingerprints import without_reminders
 
         blocks = (block for block in body.blocks if not isinstance(block, ToolResult))
         texts = [without_reminders(text_of(block)) for block in blocks]
@@ -275,7 +294,7 @@ def id_for(store: Store, name: str) -> str:
         if not is_taken(store, id) or has_name(store, id, name):
             return id
         Log(store, id)  # Corrupt if it cannot be read: it may have the name
-    raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="give an id")
+    raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="pass an id")
 
 
 def _first_id(name: str) -> str:

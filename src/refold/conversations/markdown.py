@@ -31,7 +31,7 @@ from refold.core.model import (
 )
 from refold.core.shortened import ERASED, text_of
 from refold.display import counted, inline, markdown_fence, moment, number, plural, visible
-from refold.log.trace import events_of
+from refold.log.stored_logs import events_of
 from refold.stores.protocol import Store
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from refold.core import codec
 from refold.core.model import Event
 from refold.errors import Conflict, Corrupt
-from refold.log.trace import conversations, is_taken, pages_of
+from refold.log.stored_logs import conversations, is_taken, pages_of
 from refold.stores.protocol import Salvage, Store
 
 APPEND_EVENTS = 500

@@ -17,7 +17,7 @@ import msgspec
 
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.errors import Corrupt, NotFound
-from refold.log.trace import READ_EVENTS, artifact_of, conversations, readable
+from refold.log.stored_logs import READ_EVENTS, artifact_of, conversations, readable
 from refold.redaction import masked, pieces, secrets_in
 from refold.redaction.redact import ENCODED, KEY_CHARS, is_token
 from refold.stores.protocol import Store

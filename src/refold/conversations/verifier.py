@@ -21,7 +21,11 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.checked import quoted
 from refold.core import bookmark, codec, laws
+from refold.core.active_events import switches
 from refold.core.fold import Fold, folded
+from refold.core.ids import (
+    artifact_id,
+)
 from refold.core.model import (
     Artifact,
     Conversation,
@@ -34,11 +38,16 @@ from refold.core.model import (
     is_cleanup,
 )
 from refold.core.shortened import text_of
-from refold.core.switches import switches
 from refold.dialects.page import Page
 from refold.display import failure
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
-from refold.log.trace import READ_EVENTS, conversations_and_memories, events_of, is_memory, misnamed
+from refold.log.stored_logs import (
+    READ_EVENTS,
+    conversations_and_memories,
+    events_of,
+    is_memory,
+    misnamed,
+)
 from refold.log.unfold import references
 from refold.stores.protocol import Store
 
@@ -233,7 +242,7 @@ class LogCheck:
             self.missing_by_digest.pop(artifact.digest, None)
             return
         fault = self.artifact_check.fault(artifact)
-        if not fault and codec.artifact_id(artifact.digest) != artifact.id:
+        if not fault and artifact_id(artifact.digest) != artifact.id:
             fault = "its id does not match its digest"
         if not fault:
             return

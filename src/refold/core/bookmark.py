@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from refold import decoding
+from refold.core.active_events import ControlLog
 from refold.core.codec import decode, digest_of
-from refold.core.eras import Change
 from refold.core.fold import FactPlace, Fold
 from refold.core.model import (
     Anchor,
@@ -37,9 +37,9 @@ from refold.core.model import (
     View,
 )
 from refold.core.shortened import edited, skeleton, standin, summary_text
-from refold.core.switches import ControlLog
+from refold.core.thinking_validity import Change
 
-VERSION = 9
+VERSION = 10
 DIGEST_BYTES = 16
 
 

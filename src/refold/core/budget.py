@@ -66,7 +66,7 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Load(NamedTuple):
-    """How much of its budget a page takes."""
+    """A page's budget, and the tokens it uses."""
 
     budget: Budget
     tokens: int
@@ -78,7 +78,7 @@ def budget_for(
     """The budget of a model under a configuration."""
     if window <= 0:
         raise Invalid(
-            f"a window of {window} tokens", hint="give a positive window, or a model that is known"
+            f"invalid window: {window} tokens", hint="pass a positive window, or a known model"
         )
     reserve = config.reserve_tokens
     if reserve is None:
@@ -88,7 +88,7 @@ def budget_for(
     limit = min(window - reserve, input_max or window)
     if limit <= 0:
         raise Invalid(
-            f"a reserve of {reserve} leaves nothing of a window of {window}",
+            f"a reserve of {reserve} tokens leaves no room in a window of {window}",
             hint="lower reserve_tokens",
         )
     ratios = (config.warn_ratio, config.compact_ratio, config.critical_ratio)
@@ -132,7 +132,7 @@ def current_tokens(view: Sized, factor: float) -> int:
 
 
 def page_tokens(view: Sized, factor: float, current: int) -> int:
-    """Our own estimate of a page that the provider would count as `current` tokens."""
+    """Our estimate for a page that the provider would count as `current` tokens."""
     anchor = view.anchor
     if anchor is None:
         return round(current / factor)

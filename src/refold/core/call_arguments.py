@@ -1,6 +1,6 @@
-"""The arguments of a tool call, read from their original form: a text or an object.
+"""The arguments of a tool call, read from their original form, a string or an object.
 
-A text may be anything that a model wrote, perhaps not even JSON, so nothing here raises. Neighbour:
+A string may be anything a model wrote, perhaps not even JSON, so nothing here raises. Neighbour:
 `ledger.arguments` knows their meaning (paths, lines, commands).
 """
 
@@ -15,7 +15,7 @@ from refold.core.model import ToolCall
 
 
 def decoded(text: str) -> object:
-    """The JSON value of a text; `UNSET` if it is not JSON."""
+    """The JSON value in the text; `UNSET` if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -23,7 +23,7 @@ def decoded(text: str) -> object:
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any] | None:
-    """The arguments as an object; None if they are a text without one."""
+    """The arguments as an object; None if they are text that is not a JSON object."""
     arguments = call.arguments
     if isinstance(arguments, dict):
         return arguments
@@ -51,7 +51,7 @@ def canonical_arguments(call: ToolCall) -> str:
 
 
 def has_tool(tools: list[Any] | None, name: str) -> bool:
-    """Whether the definitions, of any provider, include a tool of that name."""
+    """Whether the tool definitions, in any provider's format, include a tool with that name."""
     for tool in tools or ():
         match tool:
             case {"name": str(given)}:

@@ -8,25 +8,22 @@ The salt keeps the digest of an erased body from revealing it. Numbers are 8 byt
 big-endian, `tokens` signed; ids are the 16 bytes of the UUID. Files, exports and HTTP bodies have
 an event as one line of JSON with the body's exact bytes. Kinds of events, edits and blocks of a
 newer version are kept in the log and ignored by the fold; the rest of their message is still shown.
-Neighbours: `model` has the values, `stores.lines` joins lines into batches, `docs/format.md` has
-samples.
+Neighbours: `model` has the values, `ids` the ids, `stores.event_lines` joins lines into batches,
+`docs/format.md` has samples.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import re
 import struct
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Any, get_args
 from uuid import UUID
 
 import msgspec
 
 from refold import decoding
-from refold.checked import quoted
+from refold.core.ids import EVENT_ID
 from refold.core.model import (
     Artifact,
     Block,
@@ -48,12 +45,12 @@ from refold.display import plain_text
 from refold.errors import Corrupt, Invalid
 
 FORMAT = 1
-DEPTH_MAX = 64  # of a value that a caller gives
+DEPTH_MAX = 64  # of a caller's value
 BODY_DEPTH_MAX = DEPTH_MAX + 8  # of a body: such a value, with the fields around it
 EVENT_BYTES_MAX = 16 * 1024 * 1024
 SALT_BYTES = 16
 ZERO = bytes(16)
-REPAIR = "refold verify says what is wrong, refold verify --repair fixes it"
+REPAIR = "refold verify shows the damage, refold verify --repair fixes it"
 
 _TYPES: dict[str, Any] = {
     "message": Message,
@@ -74,7 +71,8 @@ KINDS = frozenset(_TYPES)  # of events that this version knows
 
 
 def _as_text(value: object) -> str:
-    """A text of a caller's own class as plain text; the encoder's hook for unknown types."""
+    """Converts a string of a caller's own class to a plain string; the encoder's hook for unknown
+    types."""
     if isinstance(value, str):
         return plain_text(value)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -84,20 +82,14 @@ ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode
 _SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
 _PLACE = struct.Struct(">Q16sQI").pack  # seq, id, time, and the length of the author
-_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# Written out: a repeated group would take twice as long, and every event is checked.
-EVENT_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # see `artifact_id`
 
 
 def kind_of(body: Body) -> str:
-    """The tag under which a body is stored."""
+    """The kind under which a body is stored."""
     try:
         return _KINDS[type(body)]
     except KeyError:
-        raise Invalid(f"a {type(body).__name__} is not a body of an event") from None
+        raise Invalid(f"a {type(body).__name__} is not the body of an event") from None
 
 
 _KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict.fromkeys(
@@ -138,7 +130,7 @@ def decode(event: Event) -> Body | None:
         return body_of(event.kind, event.body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         if isinstance(error, msgspec.ValidationError):
-            # A newer version may have written it: then the known part counts.
+            # If a newer version wrote it, the part known to this version is used.
             plain = msgspec.json.decode(event.body)
             known = known_part(event.kind, plain)
             if known != plain:
@@ -287,53 +279,7 @@ def first_unsealed(events: Iterable[Event], before: bytes) -> Event | None:
     return None
 
 
-def uuid7(at_ms: int, randomness: bytes) -> str:
-    """A time-ordered id from a clock value and ten random bytes."""
-    value = bytearray(at_ms.to_bytes(6, "big") + randomness[:10])
-    value[6] = 0x70 | (value[6] & 0x0F)
-    value[8] = 0x80 | (value[8] & 0x3F)
-    text = value.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-# --- names ---
-
-
-def conversation_checked(id: str) -> str:
-    """The id itself; Invalid unless it is a safe file name on every system."""
-    if not isinstance(id, str):
-        raise _not_conversation_id(id)
-    return _conversation_checked(id)
-
-
-@lru_cache(maxsize=4_096)
-def _conversation_checked(id: str) -> str:
-    """The same for a string. Cached: every read of a store asks again."""
-    is_reserved = id.upper().partition(".")[0] in _RESERVED
-    if is_reserved or not _ID.fullmatch(id) or id.endswith((".", ".lock")):
-        raise _not_conversation_id(id)
-    return plain_text(id)
-
-
-def _not_conversation_id(id: object) -> Invalid:
-    hint = "1 to 64 letters, digits, dots, dashes, underscores: fix-login"
-    return Invalid(f"{quoted(id)} is not a conversation id", hint=hint)
-
-
-def artifact_id(digest: str) -> str:
-    """The short name of an artifact, derived from its content, so it is the same on every
-    device."""
-    return "art-" + base64.b32encode(bytes.fromhex(digest))[:12].decode().lower()
-
-
-def digest_checked(digest: str) -> str:
-    """The digest itself; Invalid unless it is a sha256 in lower-case hex."""
-    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise Invalid(f"{quoted(digest)} is not a digest", hint="64 hex digits, as `put` gave them")
-    return digest
-
-
-content_hasher = hashlib.sha256  # artifacts are named by it
+# --- events as lines ---
 
 
 class _Line(msgspec.Struct, kw_only=True):

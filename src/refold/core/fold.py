@@ -17,8 +17,8 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
+from refold.core.active_events import CONTROLS, REACHING, ControlLog, Switches, is_in, switches
 from refold.core.codec import decode
-from refold.core.eras import Change, after, change_of, eras_of, named_by, with_span
 from refold.core.model import (
     ADOPTED,
     CLEARED,
@@ -56,7 +56,7 @@ from refold.core.model import (
     is_shown,
 )
 from refold.core.shortened import ERASED_TOKENS, edited, skeleton, standin, summary_text
-from refold.core.switches import CONTROLS, REACHING, ControlLog, Switches, is_in, switches
+from refold.core.thinking_validity import Change, after, change_of, eras_of, named_by, with_span
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 FactPlace = tuple[int, int]  # the seq of a summary, and the index in its facts
@@ -295,6 +295,7 @@ class Fold:
             t.reasoning + usage.reasoning,
             t.cost + (usage.cost or 0.0),
             t.unpriced + (is_new and usage.cost is None),
+            max(t.peak, usage.input),
         )
 
     def shown_tokens(self, upto: int) -> int:

@@ -2,7 +2,7 @@
 
 The log may contain anything (a user message between a call and its result, a process that died in a
 tool call). `settled` puts slots in lawful order: one result per call, directly after it. A call
-waits for its result until another speaker's message; a later result becomes a text at its own
+waits for its result until another speaker's message; a later result becomes text at its own
 position. This depends on the slots alone, so the sent part of a page never changes. `seams` lists
 legal cuts for strategies, `broken` every violated law. A provider's own rules are in its dialect.
 """
@@ -16,7 +16,6 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from refold.core.call_arguments import arguments_object, arguments_text
-from refold.core.eras import era_at, unchanged_since
 from refold.core.model import (
     MIRRORED,
     UPTO,
@@ -32,6 +31,7 @@ from refold.core.model import (
     View,
     is_shown,
 )
+from refold.core.thinking_validity import era_at, unchanged_since
 
 NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"
@@ -115,8 +115,8 @@ def groups(slots: Sequence[Slot]) -> list[range]:
 
 
 def _speaks(message: Message, *, answered: bool) -> bool:
-    """Whether this message interrupts the wait for results: a user or the assistant says something
-    else. The items of one reply do not interrupt each other."""
+    """Whether this message ends the wait for results, because a user or the assistant says
+    something else. The items of one reply do not interrupt each other."""
     if message.role not in ("user", "assistant"):
         return False
     is_item = message.dialect in ITEMWISE and not answered
@@ -142,7 +142,9 @@ def settled(
         slots = ordered
     first = next(filter(opens_page, slots), None) if opens else None
     if first is not None and first.message.role != "user":
-        repairs.append(f"#{first.seq} comes before any user message: an opening was put before it")
+        repairs.append(
+            f"#{first.seq} comes before any user message: an opening was inserted before it"
+        )
         at = slots.index(first)
         opening = Slot(first.seq, first.seq, Message(role="user", blocks=(Text(OPENING),)), 0)
         slots = [*slots[:at], opening, *slots[at:]]
@@ -174,7 +176,7 @@ def in_order(slots: Sequence[Slot]) -> bool:
 
 
 def _answers(slot: Slot, results: list[str], waiting: set[str]) -> bool:
-    """Whether a slot may follow while these calls are waiting for their results."""
+    """Whether a slot may come next while these calls are waiting for their results."""
     if not results:
         return not waiting and slot.message.role != "tool"
     if (
@@ -208,9 +210,7 @@ def _reordered(group: Sequence[Slot], overdue: dict[str, str], repairs: list[str
             reply, again = _distinct(reply)
             for call in again:
                 overdue[call.id] = twice[call.id] = call.name
-                repairs.append(
-                    f"#{reply.seq} calls {call.id!r} twice: the second is sent as a text"
-                )
+                repairs.append(f"#{reply.seq} calls {call.id!r} twice: the second is sent as text")
             answers: dict[str, Slot] = {}
             replies.append((reply, answers))
             waiting.update(dict.fromkeys(calls_of(reply.message), answers))
@@ -223,8 +223,8 @@ def _reordered(group: Sequence[Slot], overdue: dict[str, str], repairs: list[str
 def _take_results(
     slot: Slot, waiting: dict[str, dict[str, Slot]], overdue: dict[str, str], repairs: list[str]
 ) -> list[Block]:
-    """Assigns each result of a slot to its waiting call; returns late results as texts. A result
-    that no call on the page needs is left out."""
+    """Assigns each result of a slot to its waiting call; returns late results as text. A result
+    without a call on the page is left out."""
     late: list[Block] = []
     for result in slot.message.blocks:
         if not isinstance(result, ToolResult):
@@ -235,7 +235,7 @@ def _take_results(
             message = Message(role="tool", blocks=(result,), dialect=slot.message.dialect)
             answers[result.call] = slot if is_alone else replace(slot, message=message)
         elif result.call in overdue:
-            repairs.append(f"#{slot.seq} answers {result.call!r} late: it is told as a text")
+            repairs.append(f"#{slot.seq} answers {result.call!r} late: the result is sent as text")
             late += _late_blocks(result, overdue.pop(result.call))
         else:
             repairs.append(f"#{slot.seq} answers {result.call!r}, which is not waiting: left out")
@@ -245,12 +245,12 @@ def _take_results(
 def _with_answers(
     reply: Slot, answers: dict[str, Slot], overdue: dict[str, str], repairs: list[str]
 ) -> list[Slot]:
-    """A reply with a result for each of its calls; a placeholder for each missing one. A call that
-    nobody answered, and whose arguments nobody can read, becomes a text."""
+    """A reply with a result, or a placeholder, for each of its calls. A call without a result whose
+    arguments are unreadable becomes text."""
     reply, cut = _without_cut_calls(reply, answers)
     for call in cut:
         overdue[call.id] = call.name
-        repairs.append(f"#{reply.seq} calls {call.id!r} with unreadable arguments: sent as a text")
+        repairs.append(f"#{reply.seq} calls {call.id!r} with unreadable arguments: sent as text")
     out = [reply]
     for block in reply.message.blocks:
         if not isinstance(block, ToolCall) or reply.message.role != "assistant":
@@ -259,7 +259,7 @@ def _with_answers(
         answer = answers.get(block.id)
         if answer is None:
             overdue[block.id] = block.name
-            why = f"calls {block.id!r} and has no result: one that says so was put in"
+            why = f"calls {block.id!r} and has no result: a placeholder was inserted"
             repairs.append(f"#{reply.seq} {why}")
             result = ToolResult(block.id, (Text(NO_RESULT),))
             answer = Slot(reply.seq, reply.seq, Message(role="tool", blocks=(result,)), 0)
@@ -268,8 +268,8 @@ def _with_answers(
 
 
 def _without_cut_calls(reply: Slot, answers: dict[str, Slot]) -> tuple[Slot, list[ToolCall]]:
-    """The reply, with texts in place of its calls that have neither a result nor readable
-    arguments, as after a stream that broke off; and those calls."""
+    """The reply, with text in place of the calls that have neither a result nor readable arguments,
+    as after an interrupted stream; and those calls."""
     cut: list[ToolCall] = []
     blocks: list[Block] = []
     for block in reply.message.blocks:
@@ -290,8 +290,8 @@ def _without_cut_calls(reply: Slot, answers: dict[str, Slot]) -> tuple[Slot, lis
 
 
 def _is_unreadable(call: ToolCall, *, is_cut: bool) -> bool:
-    """Whether the arguments are a text without an object, but not the free text that some tools
-    take; also if they are missing, where the stream broke off (`is_cut`)."""
+    """Whether the arguments are broken JSON, rather than the free text that some tools take; in an
+    interrupted stream (`is_cut`), also whether they are missing."""
     text = arguments_text(call).strip()
     if is_cut and text in ("", "{}"):
         return True
@@ -319,8 +319,8 @@ def _late_blocks(result: ToolResult, name: str) -> list[Block]:
 
 
 def _distinct(slot: Slot) -> tuple[Slot, list[ToolCall]]:
-    """The slot with each call id once, and the other calls, which become texts unless they
-    are the same call again."""
+    """The slot with each call id once, and the repeated calls. A repeated call becomes text unless
+    it equals the first."""
     calls = calls_of(slot.message)
     if len(set(calls)) == len(calls):
         return slot, []
@@ -338,7 +338,7 @@ def _distinct(slot: Slot) -> tuple[Slot, list[ToolCall]]:
 
 
 def _told(call: ToolCall, kind: str) -> Text:
-    """A call that cannot be sent, as a text."""
+    """A call that cannot be sent, as text."""
     return Text(f"[{kind}: {call.name}({arguments_text(call)})]")
 
 
@@ -346,11 +346,11 @@ def _told(call: ToolCall, kind: str) -> Text:
 
 
 def thinking_check(view: View, *, bound: bool, native: bool = False) -> ThinkingCheck:
-    """The check whether the thinking in a slot is valid. Models that bind thinking to everything
-    before it, the system prompt and the tools included, refuse it unless the page before it is the
-    same as when it was written; a native summary in place of messages does not count as a change,
-    as long as it is sent (`native`). For all other models thinking is always valid, so equal slots
-    are equal requests, and an undo is exact.
+    """Returns a check for whether the thinking in a slot is valid. A model that binds thinking to
+    everything before it, including the system prompt and tools, refuses it unless the page before
+    it is the same as when it was written; a native summary in place of messages does not count as a
+    change, as long as it is sent (`native`). For all other models thinking is always valid, so
+    equal slots are equal requests, and an undo is exact.
     """
     if not bound:
         return lambda _: True
@@ -359,8 +359,9 @@ def thinking_check(view: View, *, bound: bool, native: bool = False) -> Thinking
 
 
 def _is_bound_valid(eras: Sequence[Era], since: int, native: bool, slot: Slot) -> bool:
-    """A stale reply belongs to the page of its request, if there is one. A message of an external
-    history may belong to a page that only its owner knows: it is valid while nothing changes."""
+    """A late reply belongs to the page of its request, if that is known. A message from an external
+    history may belong to a page that only its owner knows: it is valid as long as nothing
+    changes."""
     upto = slot.message.metadata.get(UPTO, slot.seq)
     if not isinstance(upto, int) or upto <= 0:
         return False
@@ -388,7 +389,7 @@ def without_thinking(slots: Sequence[Slot], keeps_thinking: ThinkingCheck) -> Se
 
 
 def broken(view: View) -> list[str]:
-    """A sentence for every law that the view violates; empty for a page that may be sent."""
+    """A sentence for each law that the view violates; an empty list for a page that may be sent."""
     slots, _ = settled(view.slots)
     present = {slot.seq for slot in view.slots if not slot.standin}
     faults = [] if in_order(slots) else ["calls and results are not in order"]

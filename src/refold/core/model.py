@@ -506,7 +506,7 @@ class Anchor(Struct, frozen=True, array_like=True):
 
 
 class Totals(Struct, frozen=True, array_like=True):
-    """Totals of all usage; they only grow."""
+    """Totals of all usage, and the size of the largest request (`peak`); they only grow."""
 
     calls: int = 0
     input: int = 0
@@ -516,6 +516,7 @@ class Totals(Struct, frozen=True, array_like=True):
     reasoning: int = 0
     cost: float = 0.0
     unpriced: int = 0
+    peak: int = 0
 
     @property
     def total(self) -> int:

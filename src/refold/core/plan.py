@@ -19,8 +19,8 @@ READ_RATIO, WRITE_RATIO = 0.1, 1.25
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """A span for which a strategy wants a writer's text; `draft` is used if there is no writer, or
-    it fails."""
+    """A span for which a strategy requests a writer's summary; `draft` is used if there is no
+    writer or the writer fails."""
 
     span: Span
     draft: Summarize
@@ -120,7 +120,7 @@ class Receipt(_Account, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         if not self.batch:
-            return f"<Receipt: nothing was done ({self.reason or 'nothing to do'})>"
+            return f"<Receipt: nothing changed ({self.reason or 'nothing to do'})>"
         sizes = f"{self.tokens_before:,} to {self.tokens_after:,} tokens"
         return f"<Receipt {self.batch}: {self.strategy}, {sizes}>"
 
@@ -128,7 +128,7 @@ class Receipt(_Account, frozen=True, kw_only=True):
 def price_of(
     before: View, after: View, *, per_token: float | None = None, expired: bool = False
 ) -> Price:
-    """The cost of changing the page in lost cache, and the saving on every later call."""
+    """The cost in lost cache of changing the page, and the savings on every later call."""
     kept = unchanged(before.slots, after.slots)
     rewritten = sum(slot.tokens for slot in after.slots[kept:])
     cost = 0.0 if expired else rewritten * (WRITE_RATIO - READ_RATIO)

@@ -1,9 +1,9 @@
-"""The effect of an edit on the page (a block with some of its lines, a stand-in for a span, the
-skeleton of an erased message), the text of a block, and the text of a summary.
+"""The effect of an edit on the page: a block with only some of its lines, a stand-in for a span, or
+the skeleton of an erased message. Also the text of blocks and of summaries.
 
 In a summary, headings, tag lines and the ledger begin at the margin; quotes are indented, so no
 quoted line can pass for one of them. This text is never parsed: its parts are in the edit. Nothing
-here knows the log. Neighbours: `fold` applies edits, strategies, writers and search read texts.
+here knows the log. Neighbours: `fold` applies edits; strategies, writers and search read the text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.model import (
+    ADOPTED,
     Applied,
     Block,
     Erase,
@@ -75,7 +76,7 @@ def shortened(block: Block, edit: Replace) -> Block:
 
 
 def kept_lines(text: str, keep: tuple[Span, ...]) -> str:
-    """The kept lines of a text, with an ellipsis and the number of missing lines for each gap."""
+    """The kept lines of the text, with an ellipsis and the number of missing lines for each gap."""
     lines = text.split("\n")
     shown: list[str] = []
     at = 1
@@ -140,6 +141,7 @@ _HEADING = (
 SHORT_CHARS = 24
 # A line that begins with its location: `src/a.py:12: ...`, as written by searches and compilers.
 _LOCATED = re.compile(r"\S*\w\.\w+[:-]\d")
+_LEDGER_LINE = re.compile(r"^- #(\d{1,15}) ", re.MULTILINE)
 _TAG_LINE = re.compile(r"^#\d+ (?:user|agent|tool|system)\b", re.MULTILINE)
 
 
@@ -149,9 +151,18 @@ def summary_text(edit: Summarize) -> str:
     return "\n".join([*filter(None, parts), *_quote_texts(edit.quotes)])
 
 
+def quoted_seqs(edit: Summarize) -> frozenset[int]:
+    """The messages that a summary quotes, or has a line of its ledger for."""
+    seqs = {quote.seq for quote in edit.quotes}
+    if edit.purpose != ADOPTED:
+        lines = "\n".join((edit.text, *(edit.prose.added if edit.prose else ())))
+        seqs.update(int(seq) for seq in _LEDGER_LINE.findall(lines))
+    return frozenset(seqs)
+
+
 def _quote_texts(quotes: Sequence[Quote]) -> Iterator[str]:
     """The quoted lines of each message under a tag line with its speaker, and with its source
-    unless the lines or the quote before already show it."""
+    unless the lines or the previous quote already show it."""
     named: set[str] = set()
     before = ""
     for quote in quotes:

@@ -19,7 +19,7 @@ from refold.core.call_arguments import arguments_object
 from refold.core.laws import CUT_OFF
 from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.input import not_a_message, plain, refuse_langchain
-from refold.dialects.mixed import MIXED, joined, owner_of
+from refold.dialects.mixed_messages import MIXED, joined, owner_of
 from refold.dialects.protocol import Dialect, FindCalls, Reply
 from refold.dialects.streams import assemble, is_async_stream, is_stream
 from refold.dialects.wire import at, is_json

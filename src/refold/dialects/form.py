@@ -108,6 +108,8 @@ _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Text: ((("text",), "text"), (("refusal",), "text")),
     Thinking: (
         (("thinking",), "text"), (("text",), "text"), (("summary",), "text"), (("data",), "data"),
+        (("reasoning",), "text"), (("extras", "signature"), "signature"),
+        (("reasoning_content", "text"), "text"), (("reasoning_content", "signature"), "signature"),
         (("signature",), "signature"), (("thoughtSignature",), "signature"),
         (("thought_signature",), "signature"),
     ),

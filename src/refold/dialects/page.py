@@ -10,13 +10,14 @@ than copying. Neighbours: `core.laws` orders and groups slots, a dialect gives t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold import dialects
 from refold.core.laws import (
     ThinkingCheck,
     groups,
@@ -25,13 +26,13 @@ from refold.core.laws import (
     thinking_check,
     without_thinking,
 )
-from refold.core.model import Message, Slot, View
-from refold.dialects import MARKED, REASONED
+from refold.core.model import Message, Slot, Thinking, View
+from refold.dialects import DIALECTS, MARKED, REASONED
 from refold.dialects.input import remove_marks
 from refold.dialects.native import Takes, is_shown, slot_messages, takes_none, without_opening
 from refold.dialects.openai_chat.render import alternating
 from refold.dialects.protocol import REFOLDS, Arranged, CacheMarks, Dialect
-from refold.dialects.wire import at, copied, is_silent, with_taken_media
+from refold.dialects.wire import at, copied, is_gone, is_silent, objects_in, with_taken_media
 
 MARKS_MAX = 3
 _MESSAGE_KEY = {  # where requests have their messages
@@ -56,10 +57,13 @@ class Rendered(Struct, frozen=True):
 
 
 class PageMessage(Struct, frozen=True, kw_only=True):
-    """A message in a provider's format, and the seqs of the slots that contribute to it."""
+    """A message in a provider's format, and the seqs of the slots that contribute to it. `thinking`
+    has the valid thinking of an answer that the format has no place for, in its own provider's
+    spelling: for a caller whose messages have a place for it."""
 
     message: Wire
     seqs: tuple[int, ...]
+    thinking: tuple[Wire, ...] = ()
 
 
 class _Unit(Struct, frozen=True):
@@ -143,8 +147,10 @@ class Page:
             key = _MESSAGE_KEY[self.dialect.name]
             messages = self.dialect.finished({**options, key: messages})[key]
         seqs += seqs[-1:] * (len(messages) - len(seqs))
+        units = (*self.said, self.tail.said)
+        thinking = _unsent_thinking((pair for said in units for pair in said), self.dialect)
         return [
-            PageMessage(message=message, seqs=tuple(found))
+            _page_message(message, found, thinking)
             for message, found in zip(messages, seqs, strict=True)
         ]
 
@@ -254,10 +260,35 @@ def unsettled(
             for message in slot_messages(slot, takes)
         ]
         wires = dialect.render([message for _, message in said], [])
+        thinking = _unsent_thinking(said, dialect)
         for wire, seqs in zip(wires, _contributors(said, dialect), strict=True):
             sendable = {key: value for key, value in wire.items() if key != REASONED}
-            messages.append(PageMessage(message=sendable, seqs=tuple(seqs)))
+            messages.append(_page_message(sendable, seqs, thinking))
     return messages
+
+
+def _page_message(wire: Wire, seqs: list[int], thinking: Mapping[int, list[Wire]]) -> PageMessage:
+    is_answer = bool(thinking) and wire.get("role") == "assistant"
+    unsent = [block for seq in seqs for block in thinking.get(seq, ())] if is_answer else []
+    return PageMessage(message=wire, seqs=tuple(seqs), thinking=tuple(unsent))
+
+
+def _unsent_thinking(
+    said: Iterable[tuple[int, Message]], dialect: Dialect
+) -> dict[int, list[Wire]]:
+    """The thinking of messages in other dialects, by seq, as content of its own provider."""
+    unsent: dict[int, list[Wire]] = {}
+    for seq, message in said:
+        if message.dialect == dialect.name or Thinking not in map(type, message.blocks):
+            continue
+        blocks = tuple(
+            block for block in message.blocks if type(block) is Thinking and not is_gone(block)
+        )
+        if blocks and message.dialect in DIALECTS:
+            alone = Message(role="assistant", blocks=blocks, dialect=message.dialect)
+            [wire, *_] = dialects.dialect(message.dialect).render([alone], [])
+            unsent[seq] = objects_in(wire.get("content"))
+    return unsent
 
 
 def _contributors(said: Sequence[tuple[int, Message]], dialect: Dialect) -> list[list[int]]:

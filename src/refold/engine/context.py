@@ -23,21 +23,20 @@ from refold.core.budget import Budget
 from refold.core.model import Checkpoint, Event, Meta, Span, Totals, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.input import plain_value
-from refold.dialects.overflow import overflow_of
 from refold.dialects.page import PageMessage, Rendered
 from refold.dialects.tools import plain_system, plain_tools
 from refold.display import number
 from refold.engine import forks, log_reader
+from refold.engine.conversation_memory import Extraction, ShownMemories, memory_of
 from refold.engine.log_reader import ConversationSearch, Filters, LogReader
-from refold.engine.memory import Extraction, ShownMemories, memory_of
-from refold.engine.metadata_update import SharedStore, changes, check_config
+from refold.engine.metadata_and_config import SharedStore, changes, check_config
 from refold.engine.mirror import Mirror, Mirrored
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Invalid
 from refold.log import undo
-from refold.log.front import is_same_text
+from refold.log.fingerprints import is_same_text
 from refold.log.notes import stamp, write_note
 from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
@@ -50,7 +49,7 @@ from refold.writer.asker import Writer
 if TYPE_CHECKING:
     from refold.engine.file_versions import FileVersions
     from refold.engine.toolbox import Toolbox
-    from refold.log.points import Restored
+    from refold.log.restore_points import Restored
     from refold.log.undo import Undone
     from refold.log.unfold import Unfolded
     from refold.memory.semantic import SemanticMemory
@@ -78,7 +77,7 @@ class Context:
         owns_store: bool = False,
         remarks: Sequence[str] = (),
     ) -> None:
-        self.config = check_config(config or Config())
+        self.config = check_config(config or Config(), embedder)
         self._open = OpenLog(store, conversation, self.config, counter=counter, model=model)
         self._shared = SharedStore(store, is_ours=owns_store).hold()
         self._writer, self._native, self._embedder = writer, native, embedder
@@ -105,10 +104,6 @@ class Context:
             self._open.notify("counter-missing", self._open.counter.note)
         for remark in remarks:
             self._open.notify("setting-unused", remark)
-        if self.config.memory_vectors or self.config.memory_embedder:
-            from refold.memory.semantic import settings_of
-
-            settings_of(self.config, embedder)  # an unknown name is an error now, not in a request
 
     @property
     def id(self) -> str:
@@ -219,14 +214,7 @@ class Context:
         """Appends a provider's reply and its usage. Recording the same response again changes
         nothing. `usage` without a response is usage that arrived separately, in the provider's
         shape. `upto` names the answered request by the last seq it showed."""
-        at_ms, head = happened_ms(at), self._open.state.head
-        if upto is not None and not 0 <= upto <= head:
-            raise Invalid(f"upto={upto} is outside the log (0 to {head})", hint="give a seq of it")
-        if response is None and usage is not None:
-            shown = self._requests.head if upto is None else upto
-            return self._recorder.record_usage(usage, shown=shown, at_ms=at_ms)
-        shown = self._requests.match(head) if upto is None else upto
-        return self._recorder.record(response, shown=shown, usage=usage, at_ms=at_ms)
+        return self._recorder.record(response, usage=usage, upto=upto, at_ms=happened_ms(at))
 
     @checked
     def note(
@@ -360,55 +348,61 @@ class Context:
         span: tuple[int | str, int | str] | None = None,
         summary: str = "",
         author: str = "user",
+        expect: int | None = None,
         **settings: Any,
     ) -> Receipt:
         """Makes the page shorter, as one batch that `undo` takes back. Without names, runs the
         ladder. `instructions` are for the writer, if there is one. A `summary` that another
         `author` wrote replaces the messages of `span` (41 or `#41`, first and last), the
-        latest request included; pins stay."""
+        latest request included; pins stay. With `expect`, the head at which you decided (also in
+        `undo`, `redo`, `restore`, `clear`, `hide` and `pin`), Conflict if the log has moved on."""
         if (span is None) == bool(summary):
-            raise Invalid("span and summary belong together", hint="give both or neither")
+            raise Invalid("span and summary belong together", hint="pass both or neither")
         if span is not None:
             first, last = map(undo.seq_of, span)
-            return self._compactor.take_over(Span(first, last), summary, author)
-        with self._open.reading():
+            with self._open.deciding(expect):
+                return self._compactor.take_over(Span(first, last), summary, author)
+        with self._open.deciding(expect):
             self._open.check_writable()
             job = self._compactor.job(
                 strategies, target=target, task=task, settings=settings, instructions=instructions
             )
-        return self._compactor.compact(job)
+        return self._compactor.compact(job, expect)
 
     def recover(self, error: Any) -> bool:
         """Handles a failed call. True if the provider refused the page as too long: the limit is
         learned and the page is much shorter, so call again. False for any other error. OverBudget
         if the same page is refused twice."""
-        overflow = overflow_of(error)
-        if overflow is None:
-            return False
-        from refold.compaction.overflow import recover
+        from refold.compaction.overflow import recovered
 
-        self._open.check_writable()
         shown = self._requests.newest_head
-        recover(self._open, self._model, self._compactor, overflow, shown=shown)
-        return True
+        return recovered(self._open, self._model, self._compactor, error, shown=shown)
 
     # --- undo and restore ---
 
     @checked
-    def undo(self, batch: str = "", *, files: bool = False, root: str | Path = ".") -> Undone:
+    def undo(
+        self,
+        batch: str = "",
+        *,
+        files: bool = False,
+        root: str | Path = ".",
+        expect: int | None = None,
+    ) -> Undone:
         """Switches off the newest active compaction or restore; undoing again goes one step further
-        back. With `batch`, switches off that compaction, however old. Returns what was undone;
-        falsy if there was nothing. If the page would not fit, the oldest messages leave, as the
-        batch `made_room`. With `files`, an undone restore also restores the files inside `root`."""
-        if batch:
-            return log_reader.revert(self._open, self._model, batch)
-        undone = log_reader.undo(self._open, self._model, self._compactor)
+        back. With `batch`, switches off that compaction, however old; messages that later ones
+        cover stay off the page, and `covered_by` lists these. Returns what was undone; falsy if
+        there was nothing. If the page would not fit, the oldest messages leave, as the batch
+        `made_room`. With `files`, an undone restore also restores the files inside `root`."""
+        undone = log_reader.undo(self._open, self._model, self._compactor, batch, expect)
         return self.files._with_undo(undone, root) if files else undone
 
     @checked
-    def redo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
+    def redo(
+        self, *, files: bool = False, root: str | Path = ".", expect: int | None = None
+    ) -> Undone:
         """Reinstates the step that was undone last; falsy without one. `files` as in `undo`."""
-        redone = log_reader.redo(self._open, self._model)
+        redone = log_reader.redo(self._open, self._model, expect)
         return self.files._with_undo(redone, root) if files else redone
 
     @checked
@@ -429,38 +423,43 @@ class Context:
         dry_run: bool = False,
         files: bool | Sequence[str] = False,
         root: str | Path = ".",
+        expect: int | None = None,
     ) -> Restored:
         """Takes the page back to a seq, a checkpoint or a time (a datetime, ISO text, seconds or
         milliseconds since 1970). The log keeps everything, and `undo` reverses it. Returns what is
         switched off, and the files that tool calls changed since: they stay as they are on disk,
         unless `files` is True or names those inside `root`. A dry run changes nothing."""
-        restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run)
+        restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run, expect=expect)
         if not files:
             return restored
         return self.files._with_restore(restored, files, root, dry_run=dry_run)
 
     @checked
-    def clear(self, *, checkpoint: str = "", backup: str | Path | None = None) -> None:
+    def clear(
+        self, *, checkpoint: str = "", backup: str | Path | None = None, expect: int | None = None
+    ) -> None:
         """Takes everything but the system prompt, the tools and the pins off the page, as one
         batch. `checkpoint` names the position before, for `restore`; `backup` is a new file for an
         export: the page stays if that cannot be written."""
-        if backup is not None:
-            self.log.export(backup, force=False)
-        self._open.write(lambda state: undo.clearing(state, checkpoint))
+        with self._open.deciding(expect):
+            if backup is not None:
+                self.log.export(backup, force=False)
+            self._open.write(lambda state: undo.clearing(state, checkpoint))
 
     @checked
-    def hide(self, first: int | str, last: int | str | None = None) -> Receipt:
+    def hide(
+        self, first: int | str, last: int | str | None = None, *, expect: int | None = None
+    ) -> Receipt:
         """Takes chosen messages (41 or `#41`, up to `last`) off the page with their tool pairs, as
         one batch. Pins and the latest request are refused."""
-        with self._open.reading():
-            span = undo.span_named(self._open.log, first, last)
-        return self._compactor.hide(span)
+        with self._open.deciding(expect):
+            return self._compactor.hide(undo.span_named(self._open.log, first, last))
 
     @checked
-    def pin(self, seq: int | str, *, on: bool = True) -> None:
+    def pin(self, seq: int | str, *, on: bool = True, expect: int | None = None) -> None:
         """Keeps a message (41 or `#41`), with its tool pair, on the page verbatim through every
         compaction; `on=False` releases it."""
-        self._open.write(lambda _: undo.pinning(self._open.log, seq, on=on))
+        self._open.write(lambda _: undo.pinning(self._open.log, seq, on=on), expect)
 
     # --- finding ---
 

@@ -5,7 +5,7 @@ note with its id. A file is also kept before it is put back, so that this can be
 log are untrusted: only files inside the caller's folder are read or written, even if an imported
 log has other paths. A file that was kept in another folder is left alone, unless that folder no
 longer exists and the caller names the file. Neighbours: `log.undo` finds versions in the log,
-`system.inside` reads and writes the disk.
+`system.contained_files` reads and writes the disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from refold.engine.file_refresh import CHARS_MAX, FILES_MAX, Limits, Permitted, 
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError
 from refold.log.notes import NOW, Keys, bytes_redacted, write_note
 from refold.log.open_log import OpenLog
-from refold.log.points import Restored
+from refold.log.restore_points import Restored
 from refold.log.undo import (
     FILE_NOTE,
     ChangeOfFile,
@@ -37,7 +37,7 @@ from refold.log.undo import (
     restoring,
     versions_at,
 )
-from refold.system.inside import FileContent, Place, place_in, read, remove, write
+from refold.system.contained_files import FileContent, Place, place_in, read, remove, write
 
 DIFF_CHARS_MAX = 100_000
 TOOL = "file-version"

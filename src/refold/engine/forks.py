@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from refold.artifacts.listing import is_in_log
 from refold.checked import quoted
 from refold.config import Config
+from refold.conversations.listing import PART_OF
 from refold.core.model import Message, Text, View
 from refold.errors import Conflict, Invalid, NotFound
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, ledger_lines, merged
-from refold.log.trace import open_id_checked
+from refold.log.stored_logs import open_id_checked
 from refold.log.undo import seq_of
 from refold.redaction import redactor
 
@@ -55,7 +56,9 @@ def spawn(
     memory: str,
 ) -> Context:
     """A conversation for a sub-agent, in the same store."""
-    metadata = {MEMORY: _agent_scope(memory)} if memory else None
+    metadata = {PART_OF: context.id}
+    if memory:
+        metadata[MEMORY] = _agent_scope(memory)
     log, config = context._open, context.config
     with log.reading() as state:
         stored = [one.artifact for one in context.artifacts.list()]

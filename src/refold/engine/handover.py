@@ -4,7 +4,8 @@ Made by code from the logs, also of sessions that were only imported: the user's
 the messages that set them, what was asked and decided, what is open, the files in work, and the
 commands that succeeded last, each with its handle, `CONVERSATION#SEQ`. Words of tools are never
 quoted, except names of files and the commands that the agent ran. Sections share the room, and what
-one leaves is the next one's. Neighbours: `memory.standing`, `project_files`, `ledger`.
+one leaves is the next one's. Neighbours: `conversation_memory.standing_rules`, `project_files`,
+`ledger`.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from refold.errors import Invalid
 from refold.ledger.ledger import facts_of
 from refold.ledger.sentences import own_text
 from refold.log.open_log import OpenLog
-from refold.log.trace import pages_of
+from refold.log.stored_logs import pages_of
 from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import taken_from
-from refold.memory.standing import rules_of
+from refold.memory.standing_rules import rules_of
 from refold.redaction import redacted
 from refold.stores.protocol import Store
 from refold.tokens.estimate import estimate
@@ -133,7 +134,8 @@ def handed_over(
         room = SHARES[name] * (tokens - estimate(text))
         kept: list[HandoverItem] = []
         for item in items:
-            if item.source and any(one.source == item.source for one in kept):
+            is_shown_already = item.text in text
+            if is_shown_already or (item.source and item.source in {one.source for one in kept}):
                 continue
             if estimate(section(name, [*kept, item])) <= room:
                 kept.append(item)
@@ -141,20 +143,30 @@ def handed_over(
             sections[name] = tuple(kept)
             text += section(name, kept)
     ids = tuple(one.about.id for one in read)
-    return Handover(text=text.strip() + "\n", conversations=ids, sections=sections)
+    text = text.strip() + "\n" if text else ""
+    return Handover(text=text, conversations=ids, sections=sections)
 
 
 def handed_to(log: OpenLog, intake: Intake, ids: Sequence[str], *, tokens: int, show: bool) -> str:
     """The text of a hand-over for an open conversation. With `show`, it is put on its page as data
     between marks, and no words of the user's to learn from."""
     abouts = [one for one in named(log.store, ids) if ids or one.id != log.id]
-    text = handed_over(log.store, abouts, log.config, tokens=tokens).text
-    if show:
-        blocks = (Text(f"{HEAD}\n{fenced(text.strip(), 'handover')}"),)
-        message = Message(role="user", blocks=blocks, metadata={MEMORIES: []})
+    made = handed_over(log.store, abouts, log.config, tokens=tokens)
+    opening = opening_of(made) if show else None
+    if opening is not None:
         with log.reading():
-            log.append(intake.message(message, "memory"))
-    return text
+            log.append(intake.message(opening, "memory"))
+    return made.text
+
+
+def opening_of(made: Handover) -> Message | None:
+    """The message with a hand-over for the page of a new conversation; None if there is nothing to
+    hand over. It names its sources, so that forgetting one of them finds this copy."""
+    if not made.sections:
+        return None
+    sources = [item.source for items in made.sections.values() for item in items if item.source]
+    blocks = (Text(f"{HEAD}\n{fenced(made.text.strip(), 'handover')}"),)
+    return Message(role="user", blocks=blocks, metadata={MEMORIES: list(dict.fromkeys(sources))})
 
 
 def section(name: str, items: Sequence[HandoverItem]) -> str:

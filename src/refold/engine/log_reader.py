@@ -2,18 +2,19 @@
 
 An undo that makes the page too large removes its oldest messages, as a batch that the result names;
 a redo restores the very page on which the undo was requested. Both start over if other writers
-compacted or went back meanwhile. The search index is opened at first use. Neighbours: `log.points`,
-`log.trace`, `log.undo`, `compaction.compactor`, `search.searcher`.
+compacted or went back meanwhile. The search index is opened at first use. Neighbours:
+`log.restore_points`, `log.message_history`, `log.undo`, `compaction.compactor`, `search.searcher`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import checked, quoted
@@ -21,27 +22,47 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.planning import Job, scored
 from refold.config import Config
+from refold.conversations.listing import (
+    FOLDER,
+    IMPORTED,
+    PART_OF,
+    is_below,
+    meta_of,
+    title_of,
+)
+from refold.core.active_events import Controls, switched
 from refold.core.fold import Fold
 from refold.core.laws import thinking_check
 from refold.core.model import Event, Restore, Revert, Thinking
-from refold.core.switches import Controls, switched
 from refold.dialects.native import is_shown
 from refold.display import suggestion
-from refold.errors import Conflict, Invalid
+from refold.errors import Conflict, Denied, Invalid
 from refold.log.log import PAGE_EVENTS, TRIES_MAX
 from refold.log.notes import keyed
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
-from refold.log.undo import Change, History, Undone, history, redoing, restoring, reverting, undoing
+from refold.log.undo import (
+    Change,
+    History,
+    Undone,
+    covering,
+    history,
+    redoing,
+    restoring,
+    reverting,
+    undoing,
+)
+from refold.redaction import redacted
 from refold.search.embedders import Embedder, check_embedder
+from refold.search.snippets import Hit, grouped
 from refold.system.disk import Moment
 
 if TYPE_CHECKING:
+    from refold.log.message_history import Trace
     from refold.log.notes import Noted
-    from refold.log.points import Batch, Difference, Point, Restored
-    from refold.log.trace import Trace
+    from refold.log.restore_points import Difference, Point, Restored
+    from refold.log.states import Batch, States, StateWalk
     from refold.search.searcher import Searcher
-    from refold.search.snippets import Hit
     from refold.strategies.importance import Score
 
 
@@ -57,6 +78,7 @@ class LogReader:
 
     def __init__(self, log: OpenLog, job: Callable[..., Job]) -> None:
         self._log, self._job = log, job
+        self._walk: StateWalk | None = None
 
     @checked
     def events(self, *, after: int = 0, limit: int | None = None) -> Iterator[Event]:
@@ -64,7 +86,7 @@ class LogReader:
         with `limit`, the first of them."""
         for name, value in (("after", after), ("limit", limit or 0)):
             if value < 0:
-                raise Invalid(f"{name} is {value}", hint="give a number from 0")
+                raise Invalid(f"{name} is {value}", hint="pass a number from 0")
         first = self._page(after, None, PAGE_EVENTS if limit is None else min(PAGE_EVENTS, limit))
         if len(first) < PAGE_EVENTS or limit == PAGE_EVENTS:
             return iter(first)
@@ -90,7 +112,7 @@ class LogReader:
         """Restore points, newest first: checkpoints by name, one for `every` messages, and one
         before each compaction, undo and restore. Unnamed points are listed for `hours`, the newest
         `keep` always; any other seq can be restored, too."""
-        from refold.log.points import points_of
+        from refold.log.restore_points import points_of
 
         with self._log.reading() as state:
             events = self._log.log.read() if state.head else ()
@@ -100,10 +122,26 @@ class LogReader:
     def batches(self) -> list[Batch]:
         """Every compaction, oldest first: its id for `undo`, its strategy, the size of the page
         before and after, and whether it is active."""
-        from refold.log.points import batches_of
+        with self._log.reading():
+            return self._walked().batches()
 
+    @checked
+    def states(self, *, after: int = 0) -> States:
+        """What became of every message: whole, shortened, quoted, hidden, rewound or erased, as
+        changes over time, with the stand-ins and sizes of the page; `after` leaves out what was
+        known at that head. The first call reads the log once, later ones what is new."""
         with self._log.reading() as state:
-            return batches_of(self._log.log.read() if state.head else ())
+            if not 0 <= after <= state.head:
+                what = f"there is no place #{after} in the log"
+                raise Invalid(what, hint=f"the log goes from 0 to {state.head}")
+            return self._walked().states(after)
+
+    def _walked(self) -> StateWalk:
+        """The walk over the log, at its head."""
+        from refold.log.states import StateWalk
+
+        self._walk = StateWalk.continued(self._walk, self._log.log)
+        return self._walk
 
     @checked
     def notes(self, kind: str = "", *, after: int = 0) -> list[Noted]:
@@ -117,7 +155,7 @@ class LogReader:
     def diff(self, first: int | str, last: int | str | None = None) -> Difference:
         """How the page at one point (a seq or a checkpoint) differs from the page at another;
         `last` is the head unless it is given."""
-        from refold.log.points import difference
+        from refold.log.restore_points import difference
 
         with self._log.reading() as state:
             start = restoring(state, first).seq
@@ -128,7 +166,7 @@ class LogReader:
     def why(self, seq: int) -> list[Trace]:
         """Every event that hid, changed, pinned or brought back a message, or changed the file it
         shows, oldest first, with its time and reason."""
-        from refold.log.trace import message_history
+        from refold.log.message_history import message_history
 
         with self._log.reading():
             return message_history(self._log.log, seq, self._log.config)
@@ -177,9 +215,13 @@ class LogReader:
 Choose = Callable[[History], tuple[Change, list[Revert]]]
 
 
-def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
-    """Switches off the newest active compaction or restore."""
-    with log.reading():
+def undo(
+    log: OpenLog, model: ActiveModel, compactor: Compactor, batch: str, expect: int | None
+) -> Undone:
+    """Switches off the newest active compaction or restore, or one batch, however old."""
+    with log.deciding(expect) as state:
+        if batch:
+            return _reverted(log, model, state, batch)
         undone = _switched(log, model, _to_undo)
         if not undone:
             return undone
@@ -194,28 +236,34 @@ def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
         )
 
 
-def revert(log: OpenLog, model: ActiveModel, batch: str) -> Undone:
-    """Switches off one compaction, however old."""
-    with log.reading() as state:
-        before, purpose = model.current, state.purposes.get(batch, "")
-        log.append([log.draft(reverting(state, batch))])
-        return Undone(
-            batch=batch,
-            kind="compaction",
-            purpose=purpose,
-            tokens_before=before,
-            tokens_after=model.current,
-            refused_thinking=_refused_thinking(log, model),
-        )
+def _reverted(log: OpenLog, model: ActiveModel, state: Fold, batch: str) -> Undone:
+    before, purpose = model.current, state.purposes.get(batch, "")
+    draft = log.draft(reverting(state, batch))
+    covered_by = covering(state.controls.all(), batch)
+    log.append([draft])
+    return Undone(
+        batch=batch,
+        kind="compaction",
+        purpose=purpose,
+        tokens_before=before,
+        tokens_after=model.current,
+        refused_thinking=_refused_thinking(log, model),
+        covered_by=covered_by,
+    )
 
 
 def restore(
-    log: OpenLog, config: Config, to: int | float | str | Moment, *, dry_run: bool
+    log: OpenLog,
+    config: Config,
+    to: int | float | str | Moment,
+    *,
+    dry_run: bool,
+    expect: int | None,
 ) -> Restored:
     """Takes the page back to a position; a dry run only reports what that would switch off."""
-    from refold.log.points import restored, seq_or_name
+    from refold.log.restore_points import restored, seq_or_name
 
-    with log.reading() as state:
+    with log.deciding(expect) as state:
         seq = restoring(state, seq_or_name(log.log, to)).seq
         planned = restored(log.log, seq, config)
         if not dry_run:
@@ -223,9 +271,9 @@ def restore(
     return planned
 
 
-def redo(log: OpenLog, model: ActiveModel) -> Undone:
+def redo(log: OpenLog, model: ActiveModel, expect: int | None) -> Undone:
     """Reinstates what was undone last."""
-    with log.reading():
+    with log.deciding(expect):
         return _switched(log, model, _to_redo)
 
 
@@ -311,6 +359,17 @@ class Filters(TypedDict, total=False):
     until: Moment | None
 
 
+SPARE_HITS = 3  # some hits may be of other folders
+
+
+class FoundConversation(Struct, frozen=True, kw_only=True):
+    """The hits in one conversation."""
+
+    title: str
+    is_imported: bool
+    hits: tuple[Hit, ...]
+
+
 class ConversationSearch:
     """Searches the index of one open log's store."""
 
@@ -339,6 +398,36 @@ class ConversationSearch:
             return self._searcher.search(query, limit=limit, conversation=searched, **filters)
         finally:
             self._log.notices.tell()
+
+    def in_project(self, query: str, limit: int) -> list[FoundConversation]:
+        """The best hits in all conversations of this store, without secrets and without
+        conversations of other folders. A sub-agent sees only what was handed over to it."""
+        own = self._log.metadata.metadata or {}
+        if PART_OF in own:
+            raise Denied("a sub-agent sees its own conversation only", hint="scope: conversation")
+        store, found = self._log.store, list[FoundConversation]()
+        try:
+            hits = self._searcher.search(query, limit=SPARE_HITS * limit, redacts=True)
+        finally:
+            self._log.notices.tell()
+        left = limit
+        for group in grouped(hits):
+            meta = meta_of(store, store.conversation(group[0].conversation))
+            about = meta.metadata or {}
+            folders = [str(one.get(FOLDER) or "") for one in (own, about)]
+            if all(folders) and not any(is_below(*pair) for pair in permutations(folders)):
+                continue
+            title = title_of(store, group[0].conversation, meta.title or "")
+            hits_shown = tuple(group[:left])
+            found.append(
+                FoundConversation(
+                    title=redacted(title), is_imported=IMPORTED in about, hits=hits_shown
+                )
+            )
+            left -= len(hits_shown)
+            if not left:
+                break
+        return found
 
     def close(self) -> None:
         """Brings the index up to date with the conversation, and closes it."""

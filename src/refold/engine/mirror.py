@@ -1,11 +1,11 @@
 """Follows an external history: frameworks and proxies pass their whole list at every call.
 
-The list is compared with the log by fingerprints of its beginnings (`log.front`). New messages are
-appended. A change in the last two messages, or in the last answer, amends them: the old ones are
-reverted. Any other difference is another history, and the log continues in a fork, or in the branch
-that has the list, so two owners that take turns do not rewrite each other's log. A page that refold
-rendered is recognized when it comes back. Nothing is written twice. Neighbours: `recorder` appends,
-`log.open_log` moves between branches.
+The list is compared with the log by fingerprints of its beginnings (`log.fingerprints`). New
+messages are appended. A change in the last two messages, or in the last answer, amends them: the
+old ones are reverted. Any other difference is another history, and the log continues in a fork, or
+in the branch that has the list, so two owners that take turns do not rewrite each other's log. A
+page that refold rendered is recognized when it comes back. Nothing is written twice. Neighbours:
+`recorder` appends, `log.open_log` moves between branches.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from refold.core.model import Meta, Revert
 from refold.engine.pages import Pages
 from refold.engine.recorder import Keyed, Parsed, Recorder, append_keyed
 from refold.errors import Conflict, Invalid
-from refold.log.front import BEGINNING, Fronts, front_of, key_of
+from refold.log.fingerprints import BEGINNING, Fronts, front_of, key_of
 from refold.log.open_log import OpenLog
-from refold.log.trace import branches
+from refold.log.stored_logs import branches
 
 AMENDED_MAX = 2  # messages at the end that may change within one history
 TRIES_MAX = 5

@@ -12,7 +12,7 @@ from refold.config import Config
 from refold.conversations.listing import id_by_name, id_for, names_checked
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
-from refold.log.trace import open_id_checked
+from refold.log.stored_logs import open_id_checked
 from refold.search.embedders import Embedder
 from refold.settings.sources import default_store, loaded, remarks
 from refold.stores import is_there, open_store, reading_store

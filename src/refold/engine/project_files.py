@@ -3,8 +3,8 @@ request is about.
 
 An entry per conversation names the files that it changed and those that its tools named, the most
 frequent first. A path is written in many ways; it counts under its shortest. Paths come from tools,
-so only what can be read as nothing but a path is kept. Neighbours: `engine.memory` stores and shows
-entries, `ledger` knows what was changed.
+so only what can be read as nothing but a path is kept. Neighbours: `engine.conversation_memory`
+stores and shows entries, `ledger` knows what was changed.
 """
 
 from __future__ import annotations

@@ -192,10 +192,20 @@ class Recorder:
             return append_once(self._log, self.keys, stamp, drafts)
 
     def record(
-        self, response: Any, *, shown: int, usage: Any = None, at_ms: int | None = None
+        self, response: Any, *, usage: Any, upto: int | None, at_ms: int | None
     ) -> list[Event]:
-        """Appends the reply to the request that showed the log up to `shown`. A stream is read to
-        its end; if it breaks, the part that arrived is recorded and the error re-raised."""
+        """Appends the reply to the request that showed the log up to `upto`, by default to the
+        newest request, or its usage alone. A stream is read to its end; if it breaks, the part that
+        arrived is recorded and the error re-raised."""
+        head = self._log.state.head
+        if upto is not None and not 0 <= upto <= head:
+            raise Invalid(
+                f"upto={upto} is outside the log (0 to {head})", hint="pass one of its seqs"
+            )
+        if response is None and usage is not None:
+            shown = self._requests.head if upto is None else upto
+            return self._record_usage(usage, shown=shown, at_ms=at_ms)
+        shown = self._requests.match(head) if upto is None else upto
         given = None if usage is None else read_usage(usage, self._model.dialect())
         chunks: list[Any] = []
         if is_stream(response):
@@ -211,9 +221,7 @@ class Recorder:
             reply = replace(reply, usage=given, is_stream=False)
         return self._record(reply, shown, at_ms)
 
-    def record_usage(
-        self, usage: Any, *, shown: int | None, at_ms: int | None = None
-    ) -> list[Event]:
+    def _record_usage(self, usage: Any, *, shown: int | None, at_ms: int | None) -> list[Event]:
         """Appends usage that arrived without its reply, for the request that showed the log up to
         `shown`; if `shown` is None, for the request that the latest reply answers."""
         read = read_usage(usage, self._model.dialect())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -25,16 +25,21 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.trigger import NOTED
 from refold.core.model import COMPACT_TOOL
 from refold.display import cut, fenced, moment, number, one_line
-from refold.engine import memory as memory_tools
+from refold.engine import conversation_memory as memory_tools
+from refold.engine.conversation_memory import (
+    ForgetArguments,
+    MemoryTools,
+    RecallArguments,
+    RememberArguments,
+)
 from refold.engine.log_reader import ConversationSearch
-from refold.engine.memory import ForgetArguments, MemoryTools, RecallArguments, RememberArguments
 from refold.errors import Invalid, RefoldError
 from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between
 from refold.memory.files.commands import NAME as MEMORY
 from refold.memory.files.files import MemoryFiles
 from refold.memory.semantic import SemanticMemory
-from refold.search.snippets import Hit
+from refold.search.snippets import USER_CHARS, Hit, grouped
 
 TOKENS_MIN, TOKENS_MAX = 200, 8_000
 CHARS_PER_TOKEN_MAX = 8
@@ -54,6 +59,10 @@ class _Arguments(Struct, forbid_unknown_fields=True, kw_only=True):
 class _SearchArguments(_Arguments):
     query: Annotated[str, Meta(description='Words to look for; "double quotes" make a phrase.')]
     limit: Limit = 10
+    scope: Annotated[
+        Literal["conversation", "project"],
+        Meta(description="project: also earlier conversations of this project."),
+    ] = "conversation"
 
 
 class _UnfoldArguments(_Arguments):
@@ -221,9 +230,23 @@ class Toolbox:
         return self._rows(rows, f"{len(rows)} remembered", "forget takes the id.")
 
     def _search_past(self, given: _SearchArguments) -> str:
-        rows = [_hit_row(hit) for hit in self._search.search(given.query, limit=given.limit)]
-        head = f"{number(len(rows), 'place')} found"
-        return self._rows(rows, head, "refold_unfold shows what stands behind a handle.")
+        usage = "refold_unfold shows what stands behind a handle."
+        if given.scope == "conversation":
+            hits = self._search.search(given.query, limit=given.limit)
+            rows = [_hit_row(hit) for group in grouped(hits) for hit in group]
+            return self._rows(rows, f"{number(len(rows), 'place')} found", usage)
+        found = self._search.in_project(given.query, given.limit)
+        rows = []
+        for one in found:
+            id = one.hits[0].conversation
+            kind = "this conversation" if id == self._log.id else f"conversation {id}"
+            day = moment(max(hit.at_ms for hit in one.hits)).partition(" ")[0]
+            origin = ", imported" if one.is_imported else ""
+            rows.append(_row(f"{kind}, {day}{origin}: {one.title}"))
+            rows += [f"  {_hit_row(hit)}" for hit in one.hits]
+        places = number(sum(len(one.hits) for one in found), "place")
+        head = f"{places} found in {number(len(found), 'conversation')}"
+        return self._rows(rows, head, f"{usage} Handles are those of this conversation only.")
 
     def _unfold(self, given: _UnfoldArguments) -> str:
         found = self._reader.original(given.handle, level=given.level)
@@ -344,7 +367,8 @@ def _next(given: _UnfoldArguments, shown: str, rest: str) -> str:
 
 def _hit_row(hit: Hit) -> str:
     where = f"{hit.artifact} line {hit.line}" if hit.artifact else f"#{hit.seq}"
-    return _row(f"{where} ({hit.role or 'note'}, {moment(hit.at_ms)}): {hit.snippet}")
+    text = f"{where} ({hit.role or 'note'}, {moment(hit.at_ms)}): {hit.snippet}"
+    return cut(one_line(_without_surrogates(text)), USER_CHARS + ROW_CHARS)
 
 
 def _output_row(output: StoredArtifact, why: str = "") -> str:

@@ -16,11 +16,12 @@ from functools import cache
 from itertools import pairwise, zip_longest
 
 from refold.core import bookmark
-from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, resealed, seal, uuid7
+from refold.core.active_events import REACHING, switches
+from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, resealed, seal
 from refold.core.fold import Fold, folded
+from refold.core.ids import uuid7
 from refold.core.laws import calls_of, results_of
 from refold.core.model import ENCRYPTED, Body, Erase, Event, Message, Role, Slot, Span, ToolCall
-from refold.core.switches import REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.log.past import Past
@@ -53,6 +54,7 @@ class Log:
         self._synced = synced_of(store)
         self.redacts = self._synced is not None and self._synced.redact == "append"
         self.openings = 0  # number of times a log was opened
+        self.expect: int | None = None  # the head at which the next append must begin, if any
         self.open(conversation)
 
     def open(self, conversation: str) -> None:
@@ -239,7 +241,9 @@ class Log:
     ) -> list[Event]:
         """Appends the drafts, all or nothing, with their own time, else `at_ms` or now. After
         events of other writers, `fresh` decides whether the drafts still fit; if not, nothing is
-        written. More events than a store takes at once are written in parts."""
+        written, and Conflict is raised if they were meant for one head only. More events than a
+        store takes at once are written in parts."""
+        expect, self.expect = self.expect, None
         if self.redacts:
             from refold.log.notes import draft_redacted
 
@@ -255,6 +259,7 @@ class Log:
                 break
             except Conflict:
                 self.catch_up()
+                check_expected(self.conversation, self.state.head, expect)
                 if fresh is not None and not fresh(self.state):
                     return []
                 done += events[:at]
@@ -335,6 +340,14 @@ class Log:
         """Stores the fold at a position as the bookmark of a fork that leaves there."""
         with suppress(RefoldError, OverflowError, ValueError):
             self.store.keep_bookmark(fork, bookmark.kept(self.past.at(at)))
+
+
+def check_expected(id: str, head: int, expect: int | None) -> None:
+    """Raises Conflict if the log has moved on from the head at which something was decided."""
+    if expect is not None and head != expect:
+        what = f"{id}: the log is at #{head}, and this was decided at #{expect}"
+        hint = f"look at the page again, then decide with expect={head}; nothing was changed"
+        raise Conflict(what, head=head, hint=hint)
 
 
 @cache

@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from refold import decoding
 from refold.core import codec
+from refold.core.active_events import REACHING, switches
 from refold.core.codec import REPAIR, decode, digest_of
 from refold.core.model import Event, Message, Meta, Note
-from refold.core.switches import REACHING, switches
 from refold.errors import Corrupt, Invalid
 from refold.log.draft import Draft
 from refold.log.log import Log

@@ -22,9 +22,9 @@ from refold.core.fold import Fold, merged
 from refold.core.model import Body, Event, Meta, View
 from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
-from refold.log.log import Fresh, Log
+from refold.log.log import Fresh, Log, check_expected
 from refold.log.notices import Notice, NoticeName, Notices, SyncNews
-from refold.log.trace import open_id_checked
+from refold.log.stored_logs import open_id_checked
 from refold.log.undo import checkpointing, restoring
 from refold.redaction import redactor
 from refold.stores import is_read_only, synced_of
@@ -153,6 +153,25 @@ class OpenLog:
             self.catch_up()
             yield self.state
 
+    @contextmanager
+    def deciding(self, expect: int | None) -> Iterator[Fold]:
+        """The same for an act that was decided at the head `expect` (None: at any). Raises Conflict
+        if the log has moved on, even if that happens just before the act's first append."""
+        with self.reading() as state:
+            if expect is None:
+                yield state
+                return
+            self.check_expected(expect)
+            self.log.expect = expect
+            try:
+                yield state
+            finally:
+                self.log.expect = None
+
+    def check_expected(self, expect: int | None) -> None:
+        """Raises Conflict if the log is not at this head."""
+        check_expected(self.id, self.sums.head, expect)
+
     def catch_up(self) -> None:
         """Reads the events of other writers, and calls `settled` if there were any."""
         self.check_open()
@@ -227,9 +246,11 @@ class OpenLog:
         self.settle()
         return events[len(pending) :]
 
-    def write(self, bodies: Callable[[Fold], Sequence[Body]]) -> list[Event]:
-        """Appends bodies computed from the current log."""
-        with self.reading() as state:
+    def write(
+        self, bodies: Callable[[Fold], Sequence[Body]], expect: int | None = None
+    ) -> list[Event]:
+        """Appends bodies computed from the current log, which must be at the head `expect`."""
+        with self.deciding(expect) as state:
             drafts = [self.draft(body) for body in bodies(state)]
             return self.append(drafts) if drafts else []
 

@@ -4,7 +4,7 @@ A bookmark is kept along the log once it has grown by enough events, and by a mu
 bookmark's own size. Events that reach back (`switched_on`) begin at the newest place before which
 the same events are on and off as afterwards: from there, only events that are on are folded again,
 and the sums of all events go on. Without such a place, the fold begins at the first event.
-Neighbours: `core.bookmark` has the bytes, `core.switches` what is off; `log` calls.
+Neighbours: `core.bookmark` has the bytes, `core.active_events` what is off; `log` calls.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from refold.core import bookmark
+from refold.core.active_events import Controls, Switches, switched, switches, without_texts
 from refold.core.codec import decode
-from refold.core.eras import named_by
 from refold.core.fold import CHANGING, FactPlace, Fold, folded
 from refold.core.model import (
     Erase,
@@ -33,7 +33,7 @@ from refold.core.model import (
     Span,
     Summarize,
 )
-from refold.core.switches import Controls, Switches, switched, switches, without_texts
+from refold.core.thinking_validity import named_by
 from refold.errors import RefoldError
 
 if TYPE_CHECKING:
@@ -74,9 +74,10 @@ class Past:
     def note(self, events: Sequence[Event], state: Fold) -> None:
         """Keeps a bookmark of the state after newly appended events, if one is due."""
         self._growth.size_bytes += sum(len(event.body) for event in events)
-        self._keep_due(state, self._growth)
+        self.keep_due(state, self._growth)
 
-    def _keep_due(self, state: Fold, growth: Growth) -> None:
+    def keep_due(self, state: Fold, growth: Growth) -> None:
+        """Keeps a bookmark of the state if one is due after this growth."""
         # A bookmark of a long page is large: it is not even made before it can be due.
         due_bytes = max(growth.due_bytes, ALONG_SHARE * SLOT_BYTES * len(state.slots))
         if state.head - growth.head < ALONG_EVENTS or growth.size_bytes < due_bytes:
@@ -125,7 +126,7 @@ class Past:
                     return self._whole(seq)
                 state = self.switched_on(state, [event])
             growth.size_bytes += len(event.body)
-            self._keep_due(state, growth)
+            self.keep_due(state, growth)
         return state
 
     def _whole(self, last: int, events: Sequence[Event] = ()) -> Fold:

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from refold import decoding
 from refold.checked import quoted
+from refold.core.active_events import Controls, switched, switches
 from refold.core.codec import decode
-from refold.core.eras import is_idle
 from refold.core.fold import Fold
 from refold.core.laws import units
 from refold.core.model import (
@@ -40,7 +40,7 @@ from refold.core.model import (
     Span,
     Summarize,
 )
-from refold.core.switches import Controls, switched, switches
+from refold.core.thinking_validity import is_idle, named_by, overlaps, with_span
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, message_of
 from refold.strategies.gist.layout import runs
@@ -125,8 +125,9 @@ class Undone(Struct, frozen=True, kw_only=True):
     there was nothing to do. `purpose` is empty for an ordinary compaction. `made_room` is the batch
     that hid the oldest messages because the page did not fit; with them it would have
     `tokens_whole`. `refused_thinking` are the messages (by seq) whose thinking is left out: it was
-    written under another page, and the model accepts it only there. `files_at` is the log position
-    whose file versions apply, and `changes` are the files restored."""
+    written under another page, and the model accepts it only there. `covered_by` are the later
+    active batches that keep messages of an undone batch off the page, oldest first. `files_at` is
+    the log position whose file versions apply, and `changes` are the files restored."""
 
     batch: str = ""
     seq: int = 0
@@ -137,6 +138,7 @@ class Undone(Struct, frozen=True, kw_only=True):
     made_room: str = ""
     tokens_whole: int = 0
     refused_thinking: tuple[int, ...] = ()
+    covered_by: tuple[str, ...] = ()
     files_at: int = 0
     changes: list[FileChange] = []
 
@@ -152,6 +154,27 @@ def reverting(state: Fold, batch: str) -> Revert:
         hint = f"active batches: {named or 'none'}"
         raise NotFound(f"there is no active batch {batch!r}", hint=hint)
     return Revert(batch=batch)
+
+
+def covering(controls: Controls, batch: str) -> tuple[str, ...]:
+    """The active batches after a batch whose edits cover or supersede its own, oldest first."""
+    off = switched(controls).off
+    spans: list[Span] = []
+    blocks: set[tuple[int, int]] = set()
+    covers: dict[str, None] = {}
+    for seq, body in controls:
+        if not isinstance(body, Replace | Hide | Summarize) or seq in off:
+            continue
+        if body.batch == batch:
+            spans = with_span(spans, named_by(body))
+            if isinstance(body, Replace):
+                blocks.add((body.seq, body.block))
+        elif isinstance(body, Replace):
+            if (body.seq, body.block) in blocks:
+                covers[body.batch] = None
+        elif overlaps(spans, body.span):
+            covers[body.batch] = None
+    return tuple(covers)
 
 
 def history(controls: Controls) -> History:

@@ -18,7 +18,8 @@ from itertools import chain
 from msgspec import Struct
 
 from refold.checked import quoted
-from refold.core.codec import ARTIFACT_ID, decode
+from refold.core.codec import decode
+from refold.core.ids import ARTIFACT_ID
 from refold.core.model import (
     Artifact,
     Block,
@@ -36,7 +37,7 @@ from refold.core.shortened import summary_text, text_of
 from refold.display import moment, nearest, one_line, whole_words
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
-from refold.log.trace import artifact_of
+from refold.log.stored_logs import artifact_of
 from refold.system import disk
 
 LEVELS = ("line", "paragraph", "full")

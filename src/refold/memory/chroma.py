@@ -1,7 +1,7 @@
 """Vectors of memories in Chroma, a database for vectors (the package `chromadb`).
 
 Chroma gets only ids and numbers: it embeds nothing, so it downloads nothing, and its telemetry is
-off. It works in a folder of its own beside the store. Neighbour: `external_vectors` has the
+off. It works in a folder of its own beside the store. Neighbour: `vector_stores` has the
 protocol.
 """
 

@@ -5,7 +5,8 @@ Only the words of people and models are read, never a tool's; the assistant's ow
 they bind. A user's message with a standing rule is one fact, whole; of a long one each paragraph
 with a rule; other text is taken by sentences. Text with a secret, questions and greetings are left
 out. Events may fill only a share of the talk, the most informative first. Neighbours:
-`ledger.sentences` knows what binds, `standing` what holds from now on, `semantic` stores the facts.
+`ledger.sentences` knows what binds, `standing_rules` what holds from now on, `semantic` stores the
+facts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from msgspec import Struct
 from refold.core.model import Message, Trust, shows_memories
 from refold.ledger.sentences import marked, own_text, sentences
 from refold.memory.claim import claim_of
-from refold.memory.standing import PARAGRAPHS, clauses_of, is_standing
+from refold.memory.standing_rules import PARAGRAPHS, clauses_of, is_standing
 from refold.redaction import redacted
 
 SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 400

@@ -3,7 +3,7 @@
 Pure: the same events give the same entries, added one by one or all at once. An event is one
 version of an entry. Forgotten words leave a seal, a keyed hash with a key of its own, so equal
 words have different seals and a log reveals them only to a guess. Neighbours: `merging` decides
-which versions belong together and when they end, `journal` brings the events, `forgetting` makes
+which versions belong together and when they end, `journal` brings the events, `erasure` makes
 seals.
 """
 

@@ -14,12 +14,13 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from refold.checked import quoted
-from refold.core.codec import conversation_checked, decode
+from refold.core.codec import decode
+from refold.core.ids import conversation_checked
 from refold.core.model import MEMORY_PREFIX, Body, Event, Memory, Revert
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.trace import pages_of
+from refold.log.stored_logs import pages_of
 from refold.memory.bookmark import unpacked
 from refold.memory.claim import claim_of
 from refold.memory.entry import Version

@@ -3,7 +3,7 @@
 The index finds events; the fold maps each to its entry and says whether it was true then. An event
 about something that moved points to the entry it moved to. Equal hits are ordered by use and age;
 among rivals the newest comes first. Related entries are true ones that may be about the same thing
-as a new one, near by vectors or by rare words: the caller decides. Neighbours: `finder`, `fold`,
+as a new one, near by vectors or by rare words: the caller decides. Neighbours: `ranking`, `fold`,
 `succession`, `merging`, `semantic`.
 """
 
@@ -21,9 +21,9 @@ from refold.core.model import Memory
 from refold.display import number
 from refold.memory.claim import claim_of
 from refold.memory.entry import MemoryEntry, Run, Version
-from refold.memory.finder import Finder, Fitness, Found, IndexQuery
 from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
+from refold.memory.ranking import Finder, Fitness, Found, IndexQuery
 from refold.memory.succession import Likeness, Succession, stems_of, telling_words
 
 SPARE, RIVALS_SHOWN = 60, 3

@@ -1,7 +1,7 @@
 """The scopes of one memory: `project` and `agent.NAME` in its store, `user` in the user's own.
 
 Each scope has a journal, each store one index. A journal is opened at first use, and an interrupted
-forgetting is finished then. Not locked: its owner has the lock. Neighbours: `journal`, `finder`,
+forgetting is finished then. Not locked: its owner has the lock. Neighbours: `journal`, `ranking`,
 `semantic`.
 """
 
@@ -16,12 +16,12 @@ from refold.checked import quoted
 from refold.core.model import MEMORY_PREFIX, Memory
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import Forgotten, MemoryEntry, Run, Version, is_whole
-from refold.memory.finder import Finder
+from refold.memory.erasure import MENTIONS_TOLD, Forgetter, Which
 from refold.memory.fold import Entries
-from refold.memory.forgetting import MENTIONS_TOLD, Forgetter, Which
 from refold.memory.inbox import repeated, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
 from refold.memory.merging import REPLACED_MAX
+from refold.memory.ranking import Finder
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Progress, Tell
 from refold.settings.sources import user_store

@@ -33,10 +33,8 @@ from refold.memory.entry import (
     source_checked,
     tags_checked,
 )
-from refold.memory.external_vectors import check_name
+from refold.memory.erasure import Which, stores_checked, which_checked
 from refold.memory.extraction import Taken
-from refold.memory.finder import IndexQuery
-from refold.memory.forgetting import Which, stores_checked, which_checked
 from refold.memory.inbox import (
     decided,
     ended_bodies,
@@ -46,9 +44,11 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.journal import MemoryChange, changes, revert, scope_checked
+from refold.memory.ranking import IndexQuery
 from refold.memory.recall import Wanted, known_of, listed, near, recall
 from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
+from refold.memory.vector_stores import check_name
 from refold.search.embedders import Embedder, by_name
 from refold.search.snippets import limit_checked
 from refold.search.upkeep import Progress, Tell

@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from refold.memory.claim import LITTLE, announces_change, plain, split, stem
 from refold.memory.entry import Run
-from refold.memory.finder import Finder, Fitness, Found
 from refold.memory.fold import Entries
 from refold.memory.merging import by_time, distinctive_stems
+from refold.memory.ranking import Finder, Fitness, Found
 from refold.search.embedders import Vector
 
 SUCCESSORS_MAX = 8

@@ -3,7 +3,7 @@
 "Who is my boss?" should find "my manager is Helena". Vectors often know that, but not always, and
 not every user has them. A whole group of synonyms is searched, at half the weight of the word
 itself. In a small memory every word is rare, even one that says little (`day`): those count half as
-well. English; stems are compared, so a word includes all its forms. Neighbour: `finder` asks.
+well. English; stems are compared, so a word includes all its forms. Neighbour: `ranking` asks.
 """
 
 from __future__ import annotations

@@ -251,6 +251,11 @@ def counted_words(
     parts = [*_left_words(taken_back, off_page)]
     everything = "Everything else ever said" if taken_back else "Everything ever said"
     how = "except thinking and images, at four characters a token for every policy."
+    if replayed.calls:
+        how = (
+            f"in the provider's tokens: the usage of {number(replayed.calls, 'call')} is recorded,"
+            " with the agent's system prompt and tools in it."
+        )
     parts.append(f"{everything} counts here, {how}")
     parts.append(f"The list counts the page as it is now, for its model: {tokens:,}.")
     if messages + off_page != replayed.messages:

@@ -1,19 +1,24 @@
 """One session through all policies, side by side: what each would have sent, its cost, its faults
-and its losses.
+and its losses; or through refold alone in several windows at once.
 
-A prompt that begins like the one before is billed from the cache as far as it is the same. Once the
-session is longer than the window, the names in a turn are looked up in each prompt (`needs`): a
-name is kept if a line that says something about it is there. Neighbours: `policies`, `session`;
-`page` shows the result.
+Where the provider's reports are known, what the agent really sent is billed as reported, and every
+other prompt in proportion (`scale`); otherwise a prompt that begins like the one before comes from
+the cache as far as it is the same. Once the session is longer than the window, or refold has
+folded, the names in a turn are looked up in each prompt (`needs`): a name is kept if a line that
+says something about it is there. Neighbours: `policies`, `session`; `verdict` and `page` show the
+result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from refold.config import Config
 from refold.core.model import Usage
 from refold.dialects import dialect
 from refold.errors import OverBudget
@@ -26,12 +31,14 @@ from refold.replay.needs import (
     opening_of,
     schema_words,
     text_of,
+    tokens_of,
     tokens_of_all,
     tokens_of_said,
     tokens_of_text,
 )
 from refold.replay.policies import BASELINES, Everything, Policy, Refold, plain
-from refold.replay.session import SUMMARY
+from refold.replay.scale import Scale, Sent, billed, scale_of, with_front
+from refold.replay.session import SUMMARY, USAGE
 from refold.tokens.models import cost, model_info
 
 OURS, AGENT, ALL = "refold", "the agent's own", "everything"
@@ -68,9 +75,10 @@ class Receipt(Struct, frozen=True):
 
 class Outcome(Struct, frozen=True, kw_only=True):
     """The result of a policy on a session. `kept` is the share of needed names with a telling line
-    in the prompt (None if there were none), `dollars` the cost of the input. `faulty` is the number
-    of prompts with a fault (None if not counted), `faults` the number for each kind: one prompt may
-    have several."""
+    in the prompt (None if there were none), `dollars` the cost of the calls. Where usage is
+    recorded, sums and costs are over the calls that have it. `faulty` is the number of prompts with
+    a fault (None if not counted), `faults` the number for each kind: one prompt may have
+    several."""
 
     policy: str
     turns: list[Turn]
@@ -87,15 +95,22 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 class Replayed(Struct, frozen=True, kw_only=True):
     """A played session: its size, the window, `cap` (the page size at which refold compacts at the
-    latest), each policy's outcome, and refold's receipts."""
+    latest), each policy's outcome, and refold's receipts; all in the provider's tokens where usage
+    is recorded (`calls` answers)."""
 
     messages: int
     tokens: int
     window: int
     cap: int
     model: str
+    calls: int = 0
     outcomes: list[Outcome]
     receipts: list[Receipt]
+
+    @property
+    def sent(self) -> Outcome:
+        """The prompts that the agent really sent: after its own compactions, or all messages."""
+        return next((one for one in self.outcomes if one.policy == AGENT), self.outcome(ALL))
 
     def outcome(self, policy: str) -> Outcome:
         return next(one for one in self.outcomes if one.policy == policy)
@@ -131,6 +146,9 @@ def runs_of(numbers: list[int]) -> list[tuple[int, int]]:
     return runs
 
 
+Settings = Callable[[int], dict[str, Any]]  # refold's settings in a window
+
+
 class AsTheAgent(Everything):
     """The agent's own compactions: its summary, and the messages after it."""
 
@@ -157,6 +175,13 @@ class _Checked(Refold):
         self.shown: dict[int, tuple[Message, Message]] = {}  # of the newest request, by identity
         self.compacted: list[int] = []  # the turns
         self.context.on("compaction-complete", lambda _: self.compacted.append(self.turn))
+
+    def observe(self, message: Message) -> None:
+        if message["role"] == "system" and not self.context.view.slots:
+            # An agent's system prompt: no compaction may shorten it.
+            self.context.update(system=message["content"])
+        else:
+            super().observe(message)
 
     def prompt(self) -> list[Message]:
         self.turn += 1
@@ -189,7 +214,8 @@ class _Run:
     ) -> None:
         self.name, self.policy, self.window, self.model = name, policy, window, model
         self.kept, self.read_once = kept, read_once
-        self.turns: list[Turn] = []
+        self.sent: list[Sent] = []
+        self.changed: list[bool] = []
         self.lost: list[Lost] = []
         self.recall = Recall()
         self.wrong: set[str] = set()  # with the newest prompt
@@ -235,7 +261,8 @@ class _Run:
     def _bill(self, said: list[str]) -> None:
         sizes = self.sizes
         same, size = same_prefix(self.previous, said), sum(sizes)
-        self.turns.append(Turn(size, sum(sizes[:same]), same < len(self.previous)))
+        self.sent.append(Sent(size, sum(sizes[:same])))
+        self.changed.append(same < len(self.previous))
         self.previous = said
         if self.kept is not None:
             self.kept.keep(self.name, said, same)
@@ -270,17 +297,32 @@ class _Run:
             before = self.recall.rich
             self.recall.weigh(prompt, need)
             if need.telling and self.recall.rich == before and len(self.lost) < LOST_MAX:
-                self.lost.append(Lost(len(self.turns), need.name, need.telling[-1]))
+                self.lost.append(Lost(len(self.sent), need.name, need.telling[-1]))
 
-    def outcome(self) -> Outcome:
+    @property
+    def has_folded(self) -> bool:
+        """Whether refold, or the agent itself, has shortened a prompt."""
+        match self.policy:
+            case _Checked() as ours:
+                return bool(ours.compacted)
+            case AsTheAgent() as own:
+                return own.after > 0
+        return False
+
+    def outcome(self, recorded: list[Sent], calls: list[Usage], scale: Scale) -> Outcome:
+        usages = list(billed(self.sent, recorded, calls, scale))
+        counted = [usage for usage, call in zip(usages, calls) if call.input or not scale.calls]
         recall = self.recall
         return Outcome(
             policy=self.name,
-            turns=self.turns,
-            sent=sum(turn.tokens for turn in self.turns),
-            cached=sum(turn.cached for turn in self.turns),
-            changes=sum(turn.is_changed for turn in self.turns),
-            dollars=self._dollars(),
+            turns=[
+                Turn(usage.input, usage.cache_read, is_changed)
+                for usage, is_changed in zip(usages, self.changed)
+            ],
+            sent=sum(usage.input for usage in counted),
+            cached=sum(usage.cache_read for usage in counted),
+            changes=sum(self.changed),
+            dollars=self._dollars(counted),
             kept=recall.rich / recall.tellable if recall.tellable else None,
             needed=recall.tellable,
             lost=self.lost,
@@ -288,13 +330,8 @@ class _Run:
             faults=self.faults,
         )
 
-    def _dollars(self) -> float | None:
-        info = model_info(self.model)
-        costs = [
-            cost(info, Usage(input=turn.tokens, cache_read=turn.cached, cache_write=new))
-            for turn in self.turns
-            for new in [turn.tokens - turn.cached]
-        ]
+    def _dollars(self, usages: list[Usage]) -> float | None:
+        costs = [cost(model_info(usage.model or self.model), usage) for usage in usages]
         known = [one for one in costs if one is not None]
         return sum(known) if len(known) == len(costs) else None
 
@@ -317,7 +354,8 @@ class ReadOnce:
         found = self._read.get(id(message))
         if found is None:
             text = text_of(message)
-            found = Read(message, f"{message['role']}\0{text}", tokens_of_said(text))
+            said = text.rstrip() if message["role"] == "system" else text  # without a blank front
+            found = Read(message, f"{message['role']}\0{said}", tokens_of_said(text))
             # It keeps the message too, so that no other one can get its identity.
             self._read[id(message)] = found
         return found
@@ -329,34 +367,82 @@ def replay(
     model: str = "",
     progress: Callable[[int, int], Any] | None = None,
     kept: Kept | None = None,
+    settings: Settings | None = None,
 ) -> Replayed:
     """Plays the session through all policies. Every prompt is stored in `kept`, if it is given."""
-    player = _Player(messages, window, model, kept)
-    for done, message in enumerate(messages, start=1):
+    return _played(messages, (window,), model, progress, kept, settings, BASELINES)[0]
+
+
+def replay_windows(
+    messages: list[Message],
+    windows: Sequence[int],
+    model: str = "",
+    progress: Callable[[int, int], Any] | None = None,
+    settings: Settings | None = None,
+) -> list[Replayed]:
+    """Plays the session through refold in each of these windows, in one pass, and as it was
+    sent."""
+    return _played(messages, windows, model, progress, None, settings, {ALL: Everything})
+
+
+def _played(
+    messages: list[Message],
+    windows: Sequence[int],
+    model: str,
+    progress: Callable[[int, int], Any] | None,
+    kept: Kept | None,
+    settings: Settings | None,
+    rivals: Mapping[str, type[Everything]],
+) -> list[Replayed]:
+    scale = scale_of(messages)
+    player = _Player(with_front(messages, scale), windows, model, kept, scale, settings, rivals)
+    for done, message in enumerate(player.messages, start=1):
         player.take(message)
         if progress is not None:
-            progress(done, len(messages))
-    return player.replayed()
+            progress(done, len(player.messages))
+    blank = len(player.messages) - len(messages)
+    return [player.replayed(window, blank) for window in windows]
 
 
 class _Player:
     """All policies on one session, in step: the needs of a turn are computed once."""
 
-    def __init__(self, messages: list[Message], window: int, model: str, kept: Kept | None) -> None:
+    def __init__(
+        self,
+        messages: list[Message],
+        windows: Sequence[int],
+        model: str,
+        kept: Kept | None,
+        scale: Scale,
+        settings: Settings | None,
+        rivals: Mapping[str, type[Everything]],
+    ) -> None:
         said = [message for message in messages if not message.get(SUMMARY)]
-        self.window, self.model, self.kept = window, model, kept
-        self.ours = _Checked()
-        policies: dict[str, Policy] = {OURS: self.ours}
-        policies |= {name: make() for name, make in BASELINES.items()}
-        if len(said) < len(messages):
-            policies[AGENT] = AsTheAgent()
+        self.messages, self.model, self.kept, self.scale = messages, model, kept, scale
         self.read_once = ReadOnce()
+        self.ours = {window: _Checked(**self._settings(window, settings)) for window in windows}
+        # What no window limits is weighed with the only window, or after a compaction of its own.
+        free = scale.ours(windows[0]) if len(windows) == 1 else sys.maxsize
+        policies: list[tuple[str, Policy, int]] = [
+            *((OURS, policy, scale.ours(window)) for window, policy in self.ours.items()),
+            *((name, make(), free) for name, make in rivals.items()),
+        ]
+        if len(said) < len(messages):
+            policies.append((AGENT, AsTheAgent(), free))
         self.runs = [
-            _Run(name, one, window, model, kept, self.read_once) for name, one in policies.items()
+            _Run(name, policy, window, model, kept, self.read_once)
+            for name, policy, window in policies
         ]
         self.history, self.opening = History(schema_words(said)), opening_of(said)
+        self.calls: list[Usage] = []
         self.count = self.size = 0
         self.request = ""
+
+    def _settings(self, window: int, settings: Settings | None) -> dict[str, Any]:
+        """refold's settings, with its cap in our tokens."""
+        chosen = settings(window) if settings is not None else {}
+        self.cap = int(chosen.get("tokens_cap", Config().tokens_cap))
+        return {**chosen, "tokens_cap": self.scale.ours(self.cap)}
 
     def take(self, message: Message) -> None:
         """Takes the next message; before one of the assistant, every policy gives its prompt."""
@@ -379,23 +465,37 @@ class _Player:
             run.observe(message)
 
     def _turn(self, message: Message) -> None:
-        overflows = self.size > self.window
-        needs = self.history.needs_of(self.count, message) if overflows else []
-        asked = self.request if tokens_of_text(self.request) < self.window // 4 else ""
+        self.calls.append(message.get(USAGE) or Usage(output=tokens_of(message)))
+        folded = {run.window for run in self.runs if run.has_folded}
+        due = [run for run in self.runs if self.size > run.window or run.window in folded]
+        needs = self.history.needs_of(self.count, message) if due else []
         for run in self.runs:
-            run.turn(asked, needs)
+            asked = self.request if tokens_of_text(self.request) < run.window // 4 else ""
+            run.turn(asked, needs if run in due else [])
         if self.kept is not None:
             self.kept.seen.append(len(self.kept.log))
 
-    def replayed(self) -> Replayed:
+    def replayed(self, window: int, blank: int) -> Replayed:
+        """The result in one window; `blank` messages are not the session's."""
+        ours, scale = self.ours[window], self.scale
+        sent = next(run.sent for name in (AGENT, ALL) for run in self.runs if run.name == name)
+        runs = [run for run in self.runs if run.policy is ours or run.name != OURS]
         return Replayed(
-            messages=self.count,
-            tokens=self.size,
-            window=self.window,
-            cap=self.ours.context.config.tokens_cap,
+            messages=self.count - blank,
+            tokens=scale.real(self.size),
+            window=window,
+            cap=self.cap,
             model=self.model,
-            outcomes=[run.outcome() for run in self.runs],
-            receipts=self.ours.receipts(),
+            calls=scale.calls,
+            outcomes=[run.outcome(sent, self.calls, scale) for run in runs],
+            receipts=[
+                replace(
+                    one,
+                    tokens_before=scale.real(one.tokens_before),
+                    tokens_after=scale.real(one.tokens_after),
+                )
+                for one in ours.receipts()
+            ],
         )
 
 

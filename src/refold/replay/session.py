@@ -4,8 +4,8 @@ Messages hidden by a compaction are included, because every policy decides for i
 taken back before the session went on are not: no prompt had both. A person's restore after the last
 message does not belong to the session. An erased message leaves its shape, as on the page. A
 summary adopted from another agent is marked, for the policy that follows the agent. Results come
-directly after their calls; an unanswered call says so. Neighbours: `needs` has the shape, `run`
-plays it.
+directly after their calls; an unanswered call says so. An answer has the usage that its provider
+reported. Neighbours: `needs` has the shape, `run` plays it, `scale` relates its sizes to usage.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.core.active_events import CONTROLS, Switches, switches
 from refold.core.call_arguments import arguments_object
 from refold.core.codec import decode
 from refold.core.fold import merged
@@ -28,24 +29,27 @@ from refold.core.model import (
     Text,
     ToolCall,
     ToolResult,
+    Usage,
 )
 from refold.core.shortened import skeleton
-from refold.core.switches import CONTROLS, Switches, switches
 from refold.engine.context import Context
 from refold.replay import needs
+from refold.tokens.models import model_info
 
 ADOPTED = "adopted from "
 SUMMARY = "compact_summary"  # marks the summary of another agent
+USAGE = "usage"  # of an answer: the largest report, with the model it was for
 NO_RESULT = "[no result recorded]"
 
 
 class ReplaySession(Struct, frozen=True):
-    """A session: its messages and its last model; `taken_back` messages were left out, because they
-    were taken back before it went on; `off_page` messages are included, although a person went back
-    later."""
+    """A session: its messages, its last model and the window that was set for it (0: none was);
+    `taken_back` messages were left out, because they were taken back before it went on; `off_page`
+    messages are included, although a person went back later."""
 
     messages: list[needs.Message]
     model: str = ""
+    window: int = 0
     taken_back: int = 0
     off_page: int = 0
 
@@ -70,10 +74,13 @@ def said_in(context: Context) -> ReplaySession:
     taken_back = {seq for seq in spoken if seq in then.off}
     active = (e for e in metas if e.seq not in then.off and e.seq not in now.erased)
     about = _merged(event for event in active if not event.erased)
+    is_imported = "imported" in (about.metadata or {})
+    spoken_now = _spoken(context, then, now, is_imported=is_imported)
     first = [needs.Message(role="system", content=_system_text(about.system))]
     return ReplaySession(
-        messages=[*(first if about.system else ()), *_ordered(_spoken(context, then, now))],
+        messages=[*(first if about.system else ()), *_ordered(spoken_now)],
         model=about.model or "",
+        window=(about.windows or {}).get(model_info(about.model).name, 0),
         taken_back=len(taken_back),
         off_page=sum(seq in now.off for seq in spoken - taken_back),
     )
@@ -113,12 +120,15 @@ def _system_text(system: object) -> str:
     return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
 
 
-def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[needs.Message]:
-    """The messages that were not off at that time, and the compactions of another agent; erased
-    ones in their shape."""
-    erased = now.erased
+def _spoken(
+    context: Context, then: Switches, now: Switches, *, is_imported: bool
+) -> Iterator[needs.Message]:
+    """The messages that were not off at that time, the compactions of another agent, and the
+    reported usage; erased messages in their shape. An importer marks all usage as estimated,
+    because its page is not refold's."""
+    erased, model = now.erased, ""
     for event in context.log.events():
-        if event.seq in then.off or event.kind not in ("message", "edit"):
+        if event.seq in then.off or event.kind not in ("message", "edit", "meta", "usage"):
             continue
         if event.erased or event.seq in erased:
             if event.kind == "message":
@@ -129,6 +139,10 @@ def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[needs.M
             yield from _measured_message(body)
         elif isinstance(body, Summarize) and body.reason.startswith(ADOPTED):
             yield {"role": "user", "content": body.text, SUMMARY: True}
+        elif isinstance(body, Meta):
+            model = body.model or model
+        elif isinstance(body, Usage) and body.input > 0 and (is_imported or not body.estimated):
+            yield {"role": USAGE, USAGE: replace(body, model=body.model or model)}
 
 
 def _measured_message(message: Message) -> Iterator[needs.Message]:
@@ -159,6 +173,11 @@ def _ordered(said: Iterable[needs.Message]) -> Iterator[needs.Message]:
     turn: needs.Message | None = None
     waiting: dict[str, needs.Message | None] = {}
     for message in said:
+        if message["role"] == USAGE:
+            usage = message[USAGE]
+            if turn is not None and (USAGE not in turn or turn[USAGE].input < usage.input):
+                turn[USAGE] = usage
+            continue
         if message["role"] == "tool":
             if message["tool_call_id"] in waiting:
                 waiting[message["tool_call_id"]] = message

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 
 from refold import decoding
 from refold.errors import Unavailable
-from refold.search.numbers import units
+from refold.search.vector_arithmetic import units
 
 GROUP_WORDS, GROUPS_MAX = 3, 24
 TOKENS_MAX, CHARS_MAX = 256, 1_000

@@ -2,10 +2,10 @@
 
 An index can be rebuilt from the logs, so damage is not an error: `connect` starts with an empty
 file and returns a notice. A file of another program is left alone. `Form` describes the tables of
-our files: one for the index, one for `fronts`. A closed file is sealed: it says so, and its time is
-a whole second, so a change by another program is found when it is opened. Later SQLite errors
-become ours (`translated`): `Corrupt` for a file to rebuild, `Unavailable` for one that cannot be
-written now. Neighbour: `index` has the rows.
+our files: one for the index, one for `fingerprints`. A closed file is sealed: it says so, and its
+time is a whole second, so a change by another program is found when it is opened. Later SQLite
+errors become ours (`translated`): `Corrupt` for a file to rebuild, `Unavailable` for one that
+cannot be written now. Neighbour: `index` has the rows.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy
 
-from refold.search import finding, rank
+from refold.search import index_query, rank
 from refold.search.embedders import Transformer, Vector
 from refold.search.index import Index, Range
-from refold.search.numbers import LENGTH_MIN, Loaded, Nearness, lending_pairs, units
 from refold.search.rank import GROUP_HANDICAPS, inverse_document_frequency
+from refold.search.vector_arithmetic import LENGTH_MIN, Loaded, Nearness, lending_pairs, units
 from refold.search.vectors import COMMON_SHARE, QUIET_RARITY, Vectors, entries_by_word, guarded
 from refold.search.words import Query
 
@@ -84,7 +84,7 @@ class GroupVectors(Vectors):
     def _leanings(
         self, query: Query, ranges: Sequence[Range], ids: Sequence[int]
     ) -> Mapping[int, float]:
-        return finding.leanings(self.index, query, ranges, ids)
+        return index_query.leanings(self.index, query, ranges, ids)
 
 
 def distinctive_text(text: str, counts: Mapping[str, int], total: int) -> str:

@@ -5,7 +5,7 @@ entries of that kind (a lane). So a conversation is a range of ids, neighbours h
 and the newest entries have the highest: FTS5 answers all three without another lookup. The index
 keeps terms and no text; the text of a hit is read from the log. An artifact that is missing,
 damaged or not text is left out: `refold verify` reports it. Neighbours: `database` opens the file,
-`documents` turns events into documents, `finding` queries, `upkeep` brings the events.
+`documents` turns events into documents, `index_query` queries, `upkeep` brings the events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from refold.core.codec import decode
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import Corrupt, NotFound
 from refold.log.log import near_runs
-from refold.log.trace import pages_of
+from refold.log.stored_logs import pages_of
 from refold.search import database, rank, words
 from refold.search.documents import Document, documents_of
 from refold.search.snippets import KINDS

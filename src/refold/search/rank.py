@@ -6,7 +6,7 @@ elliptic: "3 years now" has the answer, the message before it the words of the q
 short messages, occurrences in the two messages before and after count in part; a message after a
 question takes its words in full, and the question itself counts a little less. Shares and factors
 were tuned on both halves of `bench/locomo.py`, where results are flat around them. Neighbours:
-`finding` asks, `artifacts` ranks artifacts with the same formula.
+`index_query` asks, `artifacts` ranks artifacts with the same formula.
 """
 
 from __future__ import annotations

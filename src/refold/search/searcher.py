@@ -2,8 +2,8 @@
 
 Full text and, with an embedder, vectors find messages and artifacts of all conversations, including
 messages no longer on any page. Problems that concern the user (an index that is behind or had to be
-rebuilt, a failing embedder) are reported, and the answer is the best available.
-Neighbours: `upkeep` hands out the index, `finding` queries it, the engine and the command line ask.
+rebuilt, a failing embedder) are reported, and the answer is the best available. Neighbours:
+`upkeep` hands out the index, `index_query` queries it, the engine and the command line ask.
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ from refold.checked import quoted
 from refold.core.codec import decode
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable, sentence
-from refold.search import database, finding, served, snippets, upkeep, words
+from refold.redaction import redacted
+from refold.search import (
+    database,
+    index_query,
+    snippets,
+    store_index,
+    upkeep,
+    words,
+)
 from refold.search import index as sources
 from refold.search.embedders import Embedder, chosen
-from refold.search.finding import newest_matches
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
-from refold.search.served import ServedIndex, ServedUpkeep
+from refold.search.index_query import newest_matches
 from refold.search.snippets import Filters, Hit, ShownMessages, Wanted
+from refold.search.store_index import ServedIndex, ServedUpkeep
 from refold.search.upkeep import Progress, Tell, Upkeep, VectorUpkeep, index_path, retried
 from refold.search.words import Query
 from refold.stores import terms_of
@@ -44,13 +52,15 @@ Scored = tuple[int, float]  # the id of an entry, and its score
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A checked search request. `conversations` restricts it; None means all."""
+    """A checked search request. `conversations` restricts it; None means all. With `redacts`,
+    secrets are removed from snippets."""
 
     text: str
     limit: int
     newest: bool
     conversations: list[str] | None
     filters: Filters
+    redacts: bool = False
 
 
 class SearchOptions(TypedDict, total=False):
@@ -65,6 +75,7 @@ class SearchOptions(TypedDict, total=False):
     until: Moment | None
     tool: str | None
     kind: str | None
+    redacts: bool
 
 
 def question_of(query: str, **asked: Unpack[SearchOptions]) -> Question:
@@ -80,6 +91,7 @@ def question_of(query: str, **asked: Unpack[SearchOptions]) -> Question:
         limit=snippets.limit_checked(asked.get("limit", 10)),
         newest=newest,
         conversations=_conversation_ids(asked.get("conversation"), asked.get("conversations")),
+        redacts=asked.get("redacts", False),
         filters=snippets.filters_checked(
             role=asked.get("role"),
             tool=asked.get("tool"),
@@ -159,11 +171,11 @@ class Searcher:
                 self._embedder_asked = False
                 reason = f"{self.store.url} keeps no vectors: answers are by full text alone"
                 self._tell("embedder-failed", reason)
-            scope = served.scope_of(index, question.conversations)
-            search = served.Search(index, query, scope, question.filters)
+            scope = store_index.scope_of(index, question.conversations)
+            search = store_index.Search(index, query, scope, question.filters)
             if question.newest:
-                return served.newest_matches(search, question.limit + SPARE)
-            return served.best_matches(search, 2 * question.limit + SPARE)
+                return store_index.newest_matches(search, question.limit + SPARE)
+            return store_index.best_matches(search, 2 * question.limit + SPARE)
         ranges = _ranges(index, question.conversations)
         if not question.newest:
             return self._ranked(index, query, ranges, question)
@@ -177,13 +189,13 @@ class Searcher:
         """The best entries, by full text and any vectors."""
         filters = question.filters
         with database.limited(index.connection, SEARCH_WAIT_S):
-            found = finding.matches(index, query, ranges, filters)
-            scored = finding.scored(index, query, found, ranges, filters)
+            found = index_query.matches(index, query, ranges, filters)
+            scored = index_query.scored(index, query, found, ranges, filters)
         # This first makes missing vectors, within a time limit of its own.
         combined = self._vectors.compared(index, query, found, scored, ranges)
         with database.limited(index.connection, SEARCH_WAIT_S):
             most = 2 * question.limit + SPARE
-            return finding.best(index, query, combined.scores, ranges, filters, most)
+            return index_query.best(index, query, combined.scores, ranges, filters, most)
 
     # --- hits ---
 
@@ -203,7 +215,9 @@ class Searcher:
                 place = (entry.conversation, entry.seq) if entry else None
                 if entry is None or place not in events or place in hits:
                     continue
-                hit = self._hit(index, wanted, entry, events[place], score)
+                hit = self._hit(
+                    index, wanted, entry, events[place], score, redacts=question.redacts
+                )
                 if hit is not None:
                     hits[place] = hit
         placed = [self._placed(hit, question.conversations) for hit in hits.values()]
@@ -212,10 +226,18 @@ class Searcher:
         return placed if tool is None else [replace(hit, tool=tool) for hit in placed]
 
     def _hit(
-        self, index: Index, wanted: Wanted, entry: Entry, event: Event, score: float
+        self,
+        index: Index,
+        wanted: Wanted,
+        entry: Entry,
+        event: Event,
+        score: float,
+        *,
+        redacts: bool,
     ) -> Hit | None:
         """The hit with the text of its event; None if the event was erased, or only shows
-        memories."""
+        memories. Secrets are removed before a part of the text is chosen, because half a secret is
+        not recognized."""
         if event.erased:
             self._upkeep.erase(index, entry.conversation, entry.seq)
             return None
@@ -228,9 +250,11 @@ class Searcher:
             return None
         # Without the lines that name the artifact, which every piece repeats.
         text = document.text.split("\n", document.head_lines)[-1] or document.text
+        text = redacted(text) if redacts else text
         is_users = entry.role == "user" and not entry.tools
         chars = snippets.USER_CHARS if is_users else snippets.SNIPPET_CHARS
-        snippet, marks, start = snippets.snippet_of(text, wanted, index.tokens, chars)
+        short_chars = 0 if entry.tools or document.artifact else snippets.SHORT_CHARS
+        snippet, marks, start = snippets.snippet_of(text, wanted, index.tokens, chars, short_chars)
         before = [one for one in documents if one.start < document.start]
         lines_before = sum(one.text.count("\n") - one.head_lines for one in before)
         lines_before += text.count("\n", 0, start)

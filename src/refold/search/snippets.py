@@ -1,10 +1,10 @@
 """Search filters and hits: the snippet of a hit with its matches, and its visibility on the page.
 
-A snippet is the part of a text with most terms of the query; of a user's message it is longer,
-usually all of it: people say what matters in a few sentences. Terms are compared as in the index,
-by the tokenizer's stems; names also part by part, and Chinese, Japanese and Korean character by
-character. Texts are truncated first. Visibility comes from a bookmark and the few events after it;
-it is unknown if that would take reading all of a long log. Neighbours: `words` makes the query,
+A snippet is the part of a text with most terms of the query; a short message is shown whole, and
+of a user's most are short: people say what matters in a few sentences. Terms are compared as in the
+index, by the tokenizer's stems; names also part by part, and Chinese, Japanese and Korean character
+by character. Texts are truncated first. Visibility comes from a bookmark and the few events after
+it; it is unknown if that would take reading all of a long log. Neighbours: `words` makes the query,
 `searcher` asks.
 """
 
@@ -12,22 +12,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from msgspec import Struct
 
 from refold.checked import quoted
 from refold.core import bookmark
+from refold.core.active_events import CONTROLS
 from refold.core.model import ROLES, Conversation, Event, Role
-from refold.core.switches import CONTROLS
 from refold.display import without_colors
 from refold.errors import Invalid
 from refold.log.log import Log
 from refold.search.words import Query, forms_of, parts_of
 from refold.stores.protocol import Store
 
-SNIPPET_CHARS, USER_CHARS, LEAD_CHARS = 240, 900, 60
+SNIPPET_CHARS, SHORT_CHARS, USER_CHARS, LEAD_CHARS = 240, 480, 900, 60
 TEXT_CHARS_MAX, MARKS_MAX = 200_000, 64
 TAIL_EVENTS = 2_000
 PAGES_KEPT = 100
@@ -58,12 +58,13 @@ def wanted_of(query: Query, tokens: Tokens) -> Wanted:
 
 
 def snippet_of(
-    text: str, wanted: Wanted, tokens: Tokens, chars: int = SNIPPET_CHARS
+    text: str, wanted: Wanted, tokens: Tokens, chars: int = SNIPPET_CHARS, short_chars: int = 0
 ) -> tuple[str, tuple[Mark, ...], int]:
-    """The snippet of this length, its matches, and its start in the text."""
+    """The snippet of this length, its matches, and its start in the text; a short text is shown
+    whole."""
     text = without_colors(text[:TEXT_CHARS_MAX], same_length=True)
     places = _places(text, wanted, tokens)
-    is_whole = len(text) <= chars
+    is_whole = len(text) <= max(chars, short_chars)
     start, end = (0, len(text)) if is_whole else _widened(text, _best_start(places, chars), chars)
     inside = [(first, last) for first, last, _ in places if start < last <= end]
     marks = [(max(first, start) - start, last - start) for first, last in inside[:MARKS_MAX]]
@@ -220,6 +221,20 @@ class Hit(Struct, frozen=True, kw_only=True):
             at = end
         parts.append(self.snippet[at:])
         return "".join(parts)
+
+
+def grouped(hits: Iterable[Hit], *, newest: bool = False) -> list[list[Hit]]:
+    """The hits by conversation, the best one first; in each, a user's words before the others,
+    and tool output last. The `newest` hits keep their order."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(hit.conversation, []).append(hit)
+
+    def rank(hit: Hit) -> int:
+        is_output = bool(hit.tool or hit.artifact)
+        return 0 if newest else 2 if is_output else 0 if hit.role == "user" else 1
+
+    return [sorted(one, key=rank) for one in groups.values()]
 
 
 class Filters(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from refold.core.codec import decode
 from refold.core.model import Conversation, Erase
 from refold.display import number
 from refold.errors import Corrupt, Denied, Invalid, Unavailable, sentence
-from refold.log.trace import conversations
+from refold.log.stored_logs import conversations
 from refold.search import database
 from refold.search import index as sources
 from refold.search.embedders import Embedder, Transformer, Vector

@@ -4,7 +4,8 @@ A message is cut into pieces of 1,000 characters, each with a vector. Its nearne
 best of its pieces and of itself blended with its neighbours (as in `rank`, only between short
 messages). The words of a query are weighted by rarity: a name in every message would swamp the
 rest. Entries of a memory are standalone: their vectors stay in memory while the index grows, and
-only the nearest are ranked. Neighbours: `upkeep` brings the texts, `numbers` is the arithmetic.
+only the nearest are ranked. Neighbours: `upkeep` brings the texts, `vector_arithmetic` is the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from refold.search.snippets import KINDS
 from refold.search.words import Query
 
 if TYPE_CHECKING:
-    from refold.search.numbers import Loaded, Nearness, Numbers, StandalonePieces
+    from refold.search.vector_arithmetic import Loaded, Nearness, Numbers, StandalonePieces
 
 PIECE_CHARS, PIECES_MAX = 1_000, 8
 COMMON_SHARE = 0.15
@@ -61,7 +62,7 @@ class CombinedScores(Struct, frozen=True):
 def numbers() -> Numbers:
     """The arithmetic of vectors. Raises Unavailable without numpy, which only vectors need."""
     try:
-        from refold.search.numbers import Numbers
+        from refold.search.vector_arithmetic import Numbers
     except ImportError as error:
         needed = "vectors need numpy: install the extra semantic"
         raise Unavailable(needed, hint=install_hint("semantic")) from error

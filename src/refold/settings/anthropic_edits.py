@@ -151,5 +151,5 @@ def _edit(given: object, path: str) -> Edit:
     for name in edit.__struct_fields__:
         value = getattr(getattr(edit, name), "value", None)
         if value is not None and value < least:
-            raise Invalid(f"{path}.{name} is {value}", hint=f"give a number from {least}")
+            raise Invalid(f"{path}.{name} is {value}", hint=f"use a number from {least}")
     return edit

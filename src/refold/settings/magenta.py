@@ -145,7 +145,7 @@ def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
         raise Invalid(f"{path}.strategy {block.strategy!r} is not known", hint=hint)
     threshold, most = block.summarize_threshold, block.max_messages
     if min(most, threshold, block.checkpoint_interval_messages) < 1:
-        raise Invalid(f"{path} counts messages from 1", hint="give positive numbers")
+        raise Invalid(f"{path} counts messages from 1", hint="use positive numbers")
     if threshold > most:
         limits = f"summarize_threshold {threshold} is above max_messages {most}"
         raise Invalid(f"{path}.{limits}", hint="a summary must come before the page is full")

@@ -56,7 +56,7 @@ def loaded(
     if isinstance(given, Config):
         given = given_values(given)
     elif not isinstance(given, Mapping | None):
-        raise Invalid(f"config is {shown(given)}", hint="give a Config, or a mapping of settings")
+        raise Invalid(f"config is {shown(given)}", hint="pass a Config, or a mapping of settings")
     values: Table = {}
     origins: dict[str, str] = {}
     # `REFOLD_WARN_RATIO=0.7`: a value is read as JSON unless the setting is a text.
@@ -478,7 +478,7 @@ def _check_key_domain(url: str, key_env: str) -> None:
     if domains is None or any(f".{host}".endswith(f".{domain}") for domain in domains):
         return
     reason = f"the key in {key_env} belongs to {domains[0]}, not to {host}"
-    raise Denied(reason, hint="give the address together with the key, if you mean it")
+    raise Denied(reason, hint="set the address together with the key, if you mean it")
 
 
 def _host(url: str) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, cast
 from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid, install_hint
-from refold.stores.checks import Encrypted, TooNew, batch_of, events_in
+from refold.stores.checks import Encrypted, TooNew
+from refold.stores.event_lines import batch_of, events_in
 from refold.stores.protocol import Hints, Store, SyncedStore, Terms
 from refold.stores.read_only import ProgressStore, ReadOnlyStore
 from refold.system import disk
@@ -117,7 +118,7 @@ def key_ids(path: str) -> list[str]:
 
 def refuse_encrypted(store: Store, conversation: str, event: Event) -> None:
     """Raises Denied for an encrypted event, which only a device with the key can read."""
-    from refold.stores.encrypted.event import check_readable
+    from refold.stores.encrypted.encrypted_event import check_readable
 
     check_readable(store.url, conversation, event)
 
@@ -215,7 +216,7 @@ def is_writable(url: str) -> bool:
 def own_paths(store: Store, *, also: Iterable[str] = ()) -> Container[str]:
     """The files and folders on this disk that belong to a store, and further folders: no tool reads
     or writes them for a model."""
-    from refold.stores.contents import owned
+    from refold.stores.artifact_files import owned
 
     return owned(store, also)
 
@@ -227,7 +228,7 @@ def _opened(scheme: str, rest: str, read_only: bool) -> Store:
             from refold.stores.memory import MemoryStore
 
             if rest:
-                hint = "`memory:` alone gives a fresh one"
+                hint = "`memory:` alone opens a new one"
                 raise Invalid(f"'memory:{rest}' is not a store", hint=hint)
             return MemoryStore()
         case "sqlite":

@@ -1,16 +1,12 @@
-"""The checks that every store makes first, the errors that all of them raise, and events as lines.
+"""The checks that every store makes first, and the errors that all of them raise.
 
-A gap in the events or a link of another user is refused here, so no store has to trust its input
-further in. Events become the lines of a file or of an HTTP body: a space before the end of a line
-says that its batch continues on the next line. JSON ignores it, and it shows whether lines are
-missing at the end of a batch after a kill or a power loss. A body that is not one line of JSON is
-stored as base64 beside it. Neighbours: `core.codec` knows plain names, digests and lines,
-`files.log` finds lines, `remote` sends them.
+A gap in the events or a link that belongs to another user is refused here, so no store has to trust
+its input further in. Neighbours: `core.ids` checks ids and digests, `event_lines` writes events as
+lines.
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import secrets
@@ -21,13 +17,8 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec.structs import replace
-
-from refold import decoding
 from refold.checked import NUMBER_MAX, checked, quoted
-from refold.core import codec
-from refold.core.codec import from_line, from_lines, to_line
+from refold.core import codec, ids
 from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 from refold.stores.protocol import Store
@@ -38,8 +29,8 @@ _POSITION = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def checked_store(store: type[S]) -> type[S]:
-    """The class with its arguments checked in every method of a store. A number beyond every seq
-    is one that no event has, not a wrong value."""
+    """Returns the class with arguments checked in every method of the store protocol. A number
+    above every possible seq names no event; it is not an invalid value."""
 
     def door(method: Callable[..., Any]) -> Callable[..., Any]:
         check = checked(method)
@@ -68,7 +59,7 @@ def check_append(
     """Raises Invalid unless the events follow head `expect` without a gap. The id of a `known`
     conversation was checked before."""
     if not known:
-        codec.conversation_checked(conversation)
+        ids.conversation_checked(conversation)
     if not 0 <= expect <= SEQ_MAX - len(events):
         hint = "pass the seq of the newest event, 0 for a new log"
         raise Invalid(f"expect={expect} is not a head", hint=hint)
@@ -86,7 +77,7 @@ def refuse_link_of_another(path: str, found: os.stat_result) -> None:
 
 
 def bounded(number: int) -> int:
-    """The number, limited to the range of a seq: a limit or an end beyond it means the same."""
+    """The number, limited to the range of a seq: a larger limit or end means the same."""
     return min(max(0, number), SEQ_MAX)
 
 
@@ -96,7 +87,7 @@ def stamp() -> str:
 
 
 def now_ms() -> int:
-    """The clock for the time of a `put`."""
+    """The current time, for a `put`."""
     return time.time_ns() // 1_000_000
 
 
@@ -125,8 +116,8 @@ def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
 def unknown(conversation: str) -> NotFound:
     # A user who means a position in the list may leave out the "@".
     is_position = _POSITION.fullmatch(conversation)
-    meant = f"@{conversation} is the one at that place of the list; " if is_position else ""
-    hint = f"{meant}refold list shows those there are"
+    meant = f"@{conversation} is the one at that position in the list; " if is_position else ""
+    hint = f"{meant}refold list shows all conversations"
     return NotFound(f"there is no conversation {conversation!r}", hint=hint)
 
 
@@ -164,12 +155,12 @@ def no_event(conversation: str, seq: int, head: int) -> NotFound:
 
 
 def no_artifact(digest: str) -> NotFound:
-    message = f"this store has no content of {codec.artifact_id(digest)}"
-    return NotFound(message, hint="refold verify says what is missing")
+    message = f"this store has no content for {ids.artifact_id(digest)}"
+    return NotFound(message, hint="refold verify shows what is missing")
 
 
 def not_bytes(error: TypeError) -> Invalid:
-    return Invalid(f"an artifact is made of bytes: {error}", hint="encode text first")
+    return Invalid(f"an artifact consists of bytes: {error}", hint="encode text first")
 
 
 def closed(url: str) -> Invalid:
@@ -177,7 +168,7 @@ def closed(url: str) -> Invalid:
 
 
 class TooNew(Invalid):
-    """A newer refold wrote the data; an error of its own, so that a server can recognize it."""
+    """A newer refold wrote the data; a separate error class, so that a server can recognize it."""
 
 
 class Encrypted(Denied):
@@ -194,89 +185,3 @@ class Encrypted(Denied):
 def too_new(path: str, version: int, newest: int) -> TooNew:
     message = f"{path} has version {version}, this refold reads up to {newest}"
     return TooNew(message, hint="upgrade refold")
-
-
-# --- events as lines ---
-
-# The largest event in base64, and its envelope. A longer line is never read into memory.
-LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
-_BYTES = b'"body":null,"bytes":"'
-_EMPTY = (b"null", b"")
-
-
-class _Bytes(msgspec.Struct):
-    bytes: str
-
-
-def batch_of(events: Sequence[Event]) -> bytes:
-    """The events as the lines of one batch."""
-    return b" \n".join(map(line_of, events)) + b"\n"
-
-
-def line_of(event: Event) -> bytes:
-    """The event as one line, without the newline."""
-    line = _encoded(event)
-    if len(line) > LINE_BYTES_MAX:
-        size = f"event {event.seq} has {len(line):,} bytes, over the limit of {LINE_BYTES_MAX:,}"
-        raise Invalid(size, hint="store large content as an artifact")
-    return line
-
-
-def _encoded(event: Event) -> bytes:
-    try:
-        line = to_line(event)
-        if b"\n" not in line and _reads_back(line, event):
-            return line
-        envelope = to_line(replace(event, body=b"null"))
-    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
-        raise Invalid(
-            f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
-        ) from error
-    line = envelope[:-1] + b',"bytes":"' + base64.b64encode(event.body) + b'"}'
-    if not _reads_back(line, event):
-        raise Invalid(
-            f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits"
-        )
-    return line
-
-
-def _reads_back(line: bytes, event: Event) -> bool:
-    try:
-        return event_of(line) == event
-    except Corrupt:
-        return False
-
-
-def event_of(line: bytes) -> Event:
-    """The event in a line."""
-    event = from_line(line)
-    # With a null body the line is only the envelope, in which a quote is always escaped.
-    if event.body in _EMPTY and _BYTES in line:
-        try:
-            body = base64.b64decode(decoding.decode(line, _Bytes).bytes, validate=True)
-        except (msgspec.DecodeError, ValueError) as error:
-            raise Corrupt(f"not an event: {error}", hint=codec.REPAIR) from error
-        return replace(event, body=body)
-    return event
-
-
-def events_in(batch: bytes, *, most: int) -> list[Event]:
-    """The events of a batch of lines. Corrupt, with the line number, if one is not an event;
-    Invalid for more than `most`."""
-    count = batch.count(b"\n") + (not batch.endswith(b"\n") and batch != b"")
-    if count > most:
-        raise Invalid(f"{count:,} events in one batch", hint=f"send at most {most:,}")
-    with suppress(Corrupt):
-        events = from_lines(batch)
-        # A body in base64 is beside an empty one; only then is the batch searched for it.
-        has_bytes = any(event.body in _EMPTY for event in events) and _BYTES in batch
-        if len(events) == count and not has_bytes:
-            return events
-    # One by one, so that an error can name its line.
-    events = []
-    for number, line in enumerate(batch.removesuffix(b"\n").split(b"\n") if batch else [], 1):
-        try:
-            events.append(event_of(line))
-        except Corrupt as error:
-            raise Corrupt(f"line {number}: {error.message}", hint=error.hint) from error
-    return events

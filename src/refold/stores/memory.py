@@ -12,7 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from refold.core import codec
+from refold.core.ids import (
+    content_hasher,
+    conversation_checked,
+    digest_checked,
+)
 from refold.core.model import Conversation, Event
 from refold.stores import checks
 from refold.stores.protocol import Recovery, Salvage
@@ -21,7 +25,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class MemoryLog(msgspec.Struct):
-    """One conversation: its own events, and where it left its parent."""
+    """One conversation: its own events, and the seq at which it left its parent."""
 
     parent: str = ""
     parent_seq: int = 0
@@ -36,7 +40,7 @@ class MemoryLog(msgspec.Struct):
         return self.parent_seq + len(self.events)
 
     def own(self, first: int, last: int) -> list[Event]:
-        """The own events from `first` to `last`, without those of the parent."""
+        """The conversation's own events from `first` to `last`, without its parent's."""
         start = max(first, self.parent_seq + 1)
         if start > last:
             return []
@@ -71,7 +75,7 @@ class MemoryStore:
             return [self.conversation(id) for id in ids[: max(0, limit)]]
 
     def head(self, conversation: str) -> int | None:
-        codec.conversation_checked(conversation)
+        conversation_checked(conversation)
         with self._lock:
             log = self.logs.get(conversation)
             return log.head if log else None
@@ -120,7 +124,7 @@ class MemoryStore:
                 log.title = title
 
     def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
-        codec.conversation_checked(conversation)
+        conversation_checked(conversation)
         with self._lock:
             log = self.logs.get(conversation)
             if log is None or at is None:
@@ -142,7 +146,7 @@ class MemoryStore:
     # --- contents ---
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
-        hasher, kept = codec.content_hasher(), []
+        hasher, kept = content_hasher(), []
         try:
             for chunk in chunks:
                 hasher.update(chunk)
@@ -157,7 +161,7 @@ class MemoryStore:
 
     def get(self, digest: str) -> Iterator[bytes]:
         with self._lock:
-            content = self.contents.get(codec.digest_checked(digest))
+            content = self.contents.get(digest_checked(digest))
         if content is None:
             raise checks.no_artifact(digest)
         return (
@@ -167,12 +171,12 @@ class MemoryStore:
         )
 
     def location(self, digest: str) -> str | None:
-        codec.digest_checked(digest)
+        digest_checked(digest)
         return None
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
         with self._lock:
-            content = self.contents.get(codec.digest_checked(digest))
+            content = self.contents.get(digest_checked(digest))
             if content is not None and content.put_ms >= before_ms:
                 return False
             self.contents.pop(digest, None)
@@ -185,7 +189,7 @@ class MemoryStore:
     # --- forks, and removing ---
 
     def fork(self, conversation: str, at: int, new: str) -> None:
-        codec.conversation_checked(new)
+        conversation_checked(new)
         with self._lock:
             log = self._log(conversation)
             if new in self.logs:
@@ -248,13 +252,13 @@ class MemoryStore:
     # --- events and their holders ---
 
     def _log(self, conversation: str) -> MemoryLog:
-        log = self.logs.get(codec.conversation_checked(conversation))
+        log = self.logs.get(conversation_checked(conversation))
         if log is None:
             raise checks.unknown(conversation)
         return log
 
     def _holder(self, conversation: str, seq: int) -> str:
-        """The conversation that has the event itself: this one, or an ancestor."""
+        """The conversation that holds the event: this one, or an ancestor."""
         log = self._log(conversation)
         if not 1 <= seq <= log.head:
             raise checks.no_event(conversation, seq, log.head)

@@ -6,7 +6,7 @@ All methods may be called from several threads. One suite (`contract/`) checks e
 
 Further protocols are for some stores only: syncing with another store (`SyncedStore`), hints
 between the processes that share a place (`Hints`), and a search index beside the logs (`Terms`),
-asked by `search.served` and kept by `postgres.terms`.
+used by `search.store_index`, implemented by `postgres.search_index`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 
 class Salvage(Struct, frozen=True, kw_only=True):
-    """The content of a log that may be damaged: its events in stored order, inherited ones
-    first, and a text for each unreadable piece. `parent_seq` is where the log leaves its parent;
-    `copy` is a file with the whole broken store, if it had to be rebuilt to read this log."""
+    """The content of a log that may be damaged: its events in stored order, inherited ones first,
+    and a message for each unreadable piece. `parent_seq` is where the log leaves its parent; `copy`
+    is a file with the whole broken store, if it had to be rebuilt to read this log."""
 
     pieces: tuple[Event | str, ...]
     parent: str = ""
@@ -135,13 +135,13 @@ SyncState = Literal["pending", "synced", "forked", "blocked", "held"]
 WAITING = ("pending", "blocked", "held")  # the states in which the two sides differ
 SyncMark = tuple[int, int]  # changes with every sync of a store, in any process
 Redact = Literal["", "append", "hold"]  # secrets: left, redacted before sealing, withheld
-SyncListener = Callable[[str, int], None]  # a conversation, and its newly transferred events
+SyncListener = Callable[[str, int], None]  # a conversation and its newly transferred events
 
 
 class Synced(Struct, frozen=True, kw_only=True):
     """Sync state of a conversation: `pending` events that the far store lacks, `synced`, `forked`
-    into `fork`, `blocked` for a `reason`, or `held` because of a secret; and the work of a sync on
-    it, in events and contents."""
+    into `fork`, `blocked` for a `reason`, or `held` because of a secret; and the progress of a sync
+    on it, in events and contents."""
 
     conversation: str
     state: SyncState
@@ -156,9 +156,9 @@ class Synced(Struct, frozen=True, kw_only=True):
 
 class SyncReport(Struct, frozen=True, kw_only=True):
     """Result of a sync: the conversations that it touched or that still differ, and the number of
-    others, which are the `same` on both sides. `is_under_way`: another sync of this store runs, and
-    this one did nothing. `reason` says why the far store could not be asked; if it `is_refused`,
-    access was denied, and a retry is pointless."""
+    others, which are the `same` on both sides. `is_under_way`: another sync of this store is
+    running, so this one did nothing. `reason` says why the far store could not be reached; if
+    `is_refused`, access was denied, and a retry is pointless."""
 
     synced: tuple[Synced, ...] = ()
     same: int = 0
@@ -183,7 +183,7 @@ class Losses(Struct, frozen=True, kw_only=True):
 
 class SyncStatus(Struct, frozen=True, kw_only=True):
     """Sync state of a store, without asking the far one: `at_ms` is the time of the last contact,
-    `reason` why that failed."""
+    `reason` the reason why it failed."""
 
     near: str
     far: str
@@ -203,8 +203,8 @@ class Device(Struct, frozen=True, kw_only=True):
 
 
 class NewHeads(Struct, frozen=True, kw_only=True):
-    """Changes in a far store: new heads by conversation, or `is_all` if it cannot name them, and
-    all heads must be compared."""
+    """Changes in a far store: new heads by conversation, or `is_all` if the store cannot list them
+    and all heads must be compared."""
 
     heads: dict[str, int]
     is_all: bool = False
@@ -243,7 +243,7 @@ class SyncedStore(Protocol):
     ) -> SyncReport:
         """Makes both sides the same, for these conversations or all. `new_far` permits filling a
         far store that has lost everything. With a key, `takes_plain` accepts far events in plain
-        text, which anybody could have written."""
+        text, which anyone could have written."""
 
     def encrypt_again(self) -> dict[str, str]:
         """Encrypts far events in plain text or by an older key with the newest key; returns what
@@ -253,7 +253,7 @@ class SyncedStore(Protocol):
         """Sync state of these conversations, or of all, as far as it is known here."""
 
     def losses(self, ids: Sequence[str] = (), *, besides: Set[str] = frozenset()) -> Losses:
-        """Asks the far store for the heads of these conversations, or of all but `besides`, and
+        """Asks the far store for the heads of these conversations, or of all except `besides`, and
         returns the missing events. `sync_status` reports them from then on."""
 
     def devices(self) -> list[Device]:
@@ -376,7 +376,7 @@ class Terms(Protocol):
         """The indexed heads of these conversations, or of all."""
 
     def enter(self, conversation: str, mark: TermMark) -> None:
-        """Registers a conversation, unless it is registered."""
+        """Registers a conversation, unless it is registered already."""
 
     def lanes(self, conversation: str) -> dict[int, TermLane]:
         """The lanes of a conversation."""
@@ -409,4 +409,4 @@ class Terms(Protocol):
         """The newest matching entries, each with its number of matches."""
 
     def entries(self, places: Sequence[TermPlace]) -> list[TermEntry]:
-        """The existing entries among these places, without their terms."""
+        """The existing entries at these positions, without their terms."""

@@ -2,8 +2,8 @@
 
 The wrapped store was opened for reading (`open_store(url, read_only=True)`) and leaves the disk as
 it is; this wrapper refuses writes for all kinds of stores. `ProgressStore` also reports how far it
-was read, so that a caller can watch long work that knows nothing about it. Neighbours: `protocol`
-defines a store, `stores` itself opens one.
+was read, so that a caller can watch a long task that knows nothing about progress. Neighbours:
+`protocol` defines a store, `stores` itself opens one.
 """
 
 from __future__ import annotations

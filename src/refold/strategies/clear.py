@@ -3,8 +3,8 @@
 Call and result stay paired and in order; only their content goes, the oldest first. Without a
 preset clearing stops at the target; the preset `clear_tool_uses` clears all but the newest uses,
 `prune` all but the newest 40,000 tokens of results. Results of excluded tools and unfinished pairs
-are never cleared. `thinking` also removes the reasoning of older turns. Neighbours: `keep` shortens
-results to their needed lines, `fit` cuts what is still too large.
+are never cleared. `thinking` also removes the reasoning of older turns. Neighbours:
+`shorten_results` shortens results to their needed lines, `fit` cuts what is still too large.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from refold.core.laws import is_request, units
 from refold.core.model import Edit, Message, Replace, Slot, Text, Thinking, ToolCall, ToolResult
 from refold.core.plan import Ask
 from refold.core.shortened import text_of
-from refold.strategies.brief import Brief, check_choice, check_kind, protected, reach
+from refold.strategies.brief import Brief, check_choice, check_kind, reach
+from refold.strategies.protected_messages import protected
 
 LIMITS = {"trigger_tokens": 0, "keep": 3, "protect_tokens": 0, "total_tokens": 0}
 PRESETS: dict[str, dict[str, int]] = {

@@ -22,8 +22,9 @@ from refold.ledger.actions import Action, actions_of, spellings_of
 from refold.ledger.calls import excerpts, failed, is_cut, payload, shown_lines
 from refold.ledger.facts import CHANGES
 from refold.ledger.shell_words import END
-from refold.strategies.brief import Brief, opening, protected
+from refold.strategies.brief import Brief
 from refold.strategies.newer_text import Changed, FileChanges, FileText, can_replace, file_text
+from refold.strategies.protected_messages import opening, protected
 
 NOTICE_START = "[this earlier copy was removed: "
 NOTICE_MAX = 200

@@ -20,8 +20,9 @@ from refold.core.budget import page_tokens
 from refold.core.model import Block, Edit, Hide, Replace, Slot, Text, Thinking, ToolCall, ToolResult
 from refold.core.plan import Ask
 from refold.core.shortened import shortened, text_of
-from refold.strategies.brief import Brief, reach, tokens_of, with_units
+from refold.strategies.brief import Brief, reach
 from refold.strategies.hide import first_request, hide, is_notice, reaches_over
+from refold.strategies.protected_messages import tokens_of, with_units
 
 # The order of cutting: each block has its turn.
 RESULTS, CALLS, TEXTS, REST, KEPT, SMALL_KEPT = range(6)

@@ -19,7 +19,8 @@ from refold.core.laws import calls_of, is_request, results_of, units
 from refold.core.model import Edit, Hide, Slot, Span, View
 from refold.core.plan import Ask
 from refold.errors import Invalid, NotFound
-from refold.strategies.brief import Brief, check_choice, first_text, protected, reach, run_tokens
+from refold.strategies.brief import Brief, check_choice, first_text, reach
+from refold.strategies.protected_messages import protected, run_tokens
 
 PRESETS = ("none", "lastTwo", "half", "quarter", "auto", "condense")
 REASON = "hidden by hand"

@@ -26,7 +26,8 @@ from refold.display import cut, number, one_line
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, ledger_lines
 from refold.ledger.sentences import own_text
-from refold.strategies.brief import UNFOLD, Brief, tokens_of, unfolder
+from refold.strategies.brief import UNFOLD, Brief, unfolder
+from refold.strategies.protected_messages import tokens_of
 from refold.strategies.summarize import covered
 
 REASON = "hierarchical"

@@ -26,16 +26,7 @@ from refold.core.model import Edit, Message, Role, ToolResult, View
 from refold.core.plan import Ask
 from refold.core.shortened import text_of
 from refold.errors import Invalid
-from refold.strategies.brief import (
-    Brief,
-    cap_tokens,
-    check_choice,
-    check_needed,
-    mentioning,
-    run_tokens,
-    weight,
-    words,
-)
+from refold.strategies.brief import Brief, cap_tokens, check_choice, check_needed
 from refold.strategies.hide import (
     hide_edits,
     is_notice,
@@ -45,7 +36,9 @@ from refold.strategies.hide import (
     shown_notice_tokens,
     staying,
 )
+from refold.strategies.protected_messages import run_tokens
 from refold.strategies.summarize import asks_for
+from refold.strategies.word_stems import mentioning, weight, words
 
 THRESHOLD = 0.6
 DIGITS = 6  # of a score: differences after them come from adding floats

@@ -24,7 +24,8 @@ from refold.core.plan import Ask, Proposal, Step
 from refold.core.shortened import summary_text, text_of
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
-from refold.strategies.brief import Brief, Strategy, checked_answer, with_kept, with_tail
+from refold.strategies.brief import Brief, Strategy, checked_answer
+from refold.strategies.protected_messages import with_kept, with_tail
 
 LAST_RUNG = "fit"  # if nothing else helped, results of excluded tools are cut as well
 LOSSLESS = frozenset({"dedup"})

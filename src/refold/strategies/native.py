@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from refold.core.laws import calls_of, seams
 from refold.core.model import NATIVE, Edit, Slot, Text, View
 from refold.core.plan import Ask
-from refold.strategies.brief import Brief, tokens_of
+from refold.strategies.brief import Brief
 from refold.strategies.gist import gist_of
+from refold.strategies.protected_messages import tokens_of
 
 TAIL = 0.5  # of the room under the target: the part that stays as it was sent
 WORTH_TOKENS = 1_000  # a smaller span is not worth a call

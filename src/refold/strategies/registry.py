@@ -56,7 +56,7 @@ BUILT_IN: dict[str, tuple[str, Settings]] = {
     "fit": ("fit", {}),
     "native": ("native", {}),
     "clear": ("clear", _CLEAR),
-    "keep": ("keep", {"head": int, "tail": int, "lines": int, "min_tokens": int}),
+    "keep": ("shorten_results", {"head": int, "tail": int, "lines": int, "min_tokens": int}),
     "window": ("window", {"by": str, "keep": int, "max_tokens": int, "max_age_hours": float}),
     "hierarchical": ("hierarchical", {"keep": int, "focus": int}),
     "importance": ("importance", _IMPORTANCE),

@@ -26,18 +26,10 @@ from refold.display import one_line
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged, noted, tools_used
 from refold.ledger.sentences import own_text
-from refold.strategies.brief import (
-    UNFOLD,
-    Brief,
-    cap_tokens,
-    carried,
-    last_seam,
-    protected,
-    tokens_of,
-    unfolder,
-)
+from refold.strategies.brief import UNFOLD, Brief, cap_tokens, carried, unfolder
 from refold.strategies.gist.draft import line_of
 from refold.strategies.gist.passages import per_char
+from refold.strategies.protected_messages import last_seam, protected, tokens_of
 
 REASON = "summarize"
 LEDGER_SHARE = 0.55  # of a summary's limit: the ledger; the rest is for prose

@@ -16,8 +16,9 @@ from refold.core.laws import units
 from refold.core.model import Edit
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, check_choice, check_needed, last_seam, tail_start
+from refold.strategies.brief import Brief, check_choice, check_needed
 from refold.strategies.hide import hide_edits, newest_work, staying
+from refold.strategies.protected_messages import last_seam, tail_start
 
 WAYS = ("messages", "tokens", "age")
 AGE_HOURS = 24.0

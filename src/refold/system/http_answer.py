@@ -241,7 +241,7 @@ class Answer:
                 for piece in unpacker.pieces(chunk):
                     unpacked += len(piece)
                     if max(packed, unpacked) > size_max:
-                        what = f"{self._place} gave an answer of more than {size_max:,} bytes"
+                        what = f"{self._place} sent an answer of more than {size_max:,} bytes"
                         raise Unavailable(what, hint="check the address")
                     yield piece
                 self._patience.paused(paused_at)
@@ -279,7 +279,7 @@ def lines(pieces: Iterable[bytes], size_max: int, place: str) -> Iterator[bytes]
 def status_checked(status: int, place: str) -> None:
     """Raises Unavailable for a status that ends no call."""
     if not 200 <= status <= 599:
-        what = f"{place} answered with the status {status}, which no server may give"
+        what = f"{place} answered with the invalid status {status}"
         raise Unavailable(what, hint="check the address")
 
 
@@ -323,5 +323,5 @@ def _translated(place: str, patience: Patience) -> Iterator[None]:
         reason = f"{place}: the connection failed or ended early ({said})"
         raise Unanswered(reason, retry_after_s=1.0, hint="try again") from error
     except zlib.error as error:
-        message = f"{place} gave an answer that cannot be unpacked: {error}"
+        message = f"{place} sent an answer that cannot be unpacked: {error}"
         raise Unavailable(message, hint="check the address") from error

@@ -48,7 +48,7 @@ class Framing(Struct, frozen=True, kw_only=True):
 
 PLAIN = Framing()
 _PROVIDERS = {
-    # A call and its result are billed as 25 tokens if their texts and message frames have 19.
+    # A call and its result are billed as 25 tokens if their text and message frames have 19.
     "openai": Framing(call=3, result=3, declared=True),
     "anthropic": Framing(tools=346),
     "gemini": Framing(message=1),
@@ -67,8 +67,8 @@ Count = Callable[[str], int]
 
 class Counter(Struct, frozen=True):
     """A function from text to a number of tokens, with its name in the log and the provider's
-    framing. `additive` means that the counts of a text's parts add up to its own count. `note` is
-    the reason why the requested counter was not available."""
+    framing. `additive` means that the counts of the parts of some text add up to the count of the
+    whole. `note` is the reason why the requested counter was not available."""
 
     name: str
     function: Count
@@ -85,8 +85,8 @@ ESTIMATE = Counter(NAME, estimate, additive=True)
 
 
 def custom(function: Count) -> Counter:
-    """Makes a counter from a caller's function. It raises Invalid if the function fails, or returns
-    anything but a count."""
+    """Makes a counter from a caller's function. The counter raises Invalid if the function fails or
+    returns anything but a count."""
     if not callable(function):
         message = f"a counter must be callable, not {type(function).__name__}"
         raise Invalid(message, hint="pass a function from text to a number of tokens")
@@ -112,8 +112,8 @@ def custom(function: Count) -> Counter:
 
 
 def forgiving(counter: Counter, report: Callable[[str], None]) -> Counter:
-    """A caller's counter that falls back on the estimate for any text at which it fails, and
-    reports the first failure. Counters of our own are returned unchanged: they do not fail."""
+    """A caller's counter that falls back on the estimate whenever it fails, and reports the first
+    failure. Our own counters do not fail and are returned unchanged."""
     if not counter.name.startswith(CUSTOM):
         return counter
     has_reported = False
@@ -174,7 +174,7 @@ def count_block(block: Block, count: Count) -> int:
 
 
 def _argument_tokens(arguments: str | dict[str, Any], count: Count) -> int:
-    """The tokens of a call's arguments: at least as many as their shortened form has, even with a
+    """The tokens of a call's arguments: never fewer than those of their shortened form, even with a
     caller's counter."""
     if not arguments:
         return 0
@@ -267,7 +267,7 @@ def _parts(value: object, rule: MediaRule) -> tuple[str, int]:
 
 
 def _rest(value: Any, tokens: list[int], rule: MediaRule, depth: int) -> Any:
-    """The part of a value to count as text; None if there is no such part. Appends the counts of
+    """The part of a value that counts as text; None if there is no such part. Appends the counts of
     images and sealed data to `tokens`."""
     if depth > DEPTH_MAX:
         return value
@@ -287,8 +287,8 @@ def _rest(value: Any, tokens: list[int], rule: MediaRule, depth: int) -> Any:
 
 
 def _entries(value: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The entries of an object to count. For a hole, those that were sent around its block; for a
-    sender's own object that looks like a hole, all of them."""
+    """The entries of an object to count. For a hole, these are the entries that were sent around
+    its block; for a sender's own object that looks like a hole, all entries."""
     if len(value) != 1 or HOLE not in value:
         return list(value.items())
     inside = value[HOLE]
@@ -304,7 +304,7 @@ def _is_frame(key: str, value: object) -> bool:
 
 
 def _text_rest(text: str, tokens: list[int], rule: MediaRule) -> str | None:
-    """The text; None if it is empty, an image or sealed data."""
+    """Returns the text; None if it is empty, an image or sealed data."""
     if text.startswith((_IMAGE_URL, *_IMAGES)):
         data, url = ("", text) if text.startswith(_IMAGE_URL) else (text, "")
         tokens.append(media_tokens(Media(media="image", data=data, url=url), rule))
@@ -400,7 +400,7 @@ _registered: dict[str, Counter] = {}
 
 def register_counter(model: str, function: Count) -> None:
     """Makes the function the counter of new conversations with this model, and with models whose
-    names extend this one by further words."""
+    names begin with this name and a separator."""
     counter = function if isinstance(function, Counter) else custom(function)
     _registered[model.strip().lower()] = counter
 

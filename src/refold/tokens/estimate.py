@@ -1,10 +1,10 @@
-"""An estimate of a text's tokens, at the speed of memory.
+"""An estimate of the number of tokens in text, at the speed of memory.
 
 Every character has the average weight of its class in o200k, in 128ths of a token; the weights were
 fitted to 6,000 messages (agent runs, code, documents, JSON) and samples of ten scripts. A table
 turns each byte into its weight, and the lower half of Adler-32, a sum of bytes, adds them up: two
 passes in C, whatever the script. Sums make the estimate additive and monotone: two halves weigh as
-much as the whole, and one more character never makes a text lighter. The exception is base64, which
+much as the whole, and one more character never makes text lighter. The exception is base64, which
 has a rule of its own. Neighbour: `counter` counts messages with this or another counter.
 """
 
@@ -24,7 +24,7 @@ BLANK = 2
 BASE64 = 86
 # Lines and boxes are drawn with long runs of a symbol that would be expensive alone.
 SYMBOL, LINE = 185, 32
-# A large text is weighed in pieces that fit the processor's cache, without a copy of all of it.
+# Large text is weighed in pieces that fit the processor's cache, without a copy of all of it.
 PIECE_CHARS = 1 << 15
 # Few enough bytes to keep their sum below Adler's modulus, 65,521: no byte of ASCII weighs more
 # than 127, and only the first byte of a longer character has a weight.
@@ -49,7 +49,7 @@ _ASCII: tuple[tuple[bytes, int], ...] = (
     (b'"(),:>?@^`~', 70),
     (b"$%&'/[\\]|", 105),
 )
-# Beyond ASCII, the first byte of a character in UTF-8 gives its script.
+# Beyond ASCII, the first byte of a character in UTF-8 identifies its script.
 _SCRIPTS: tuple[tuple[int, int, int], ...] = (
     (0xC0, 0xCB, 133),  # accented Latin: it also splits its word
     (0xCC, 0xCD, 128),  # combining marks
@@ -81,7 +81,7 @@ _DRAWN = re.compile(rb"\xe2[\x94\x95]")
 
 
 def estimate(text: str) -> int:
-    """The tokens of a text; 0 only for the empty text."""
+    """The number of tokens; 0 only for the empty string."""
     if len(text) <= PIECE_CHARS:
         weight = _weight(text)
     else:
@@ -93,7 +93,7 @@ def estimate(text: str) -> int:
 def _weight(text: str) -> int:
     data = text.encode("utf-8", "surrogatepass")
     weight, size = _sum(data.translate(_WEIGHTS)), len(data)
-    # Most texts with such a byte have only dashes and quotes: a search is faster than a count.
+    # Most text with such a byte has only dashes and quotes: a search is faster than a count.
     if b"\xe2" in data and (drawn := _DRAWN.search(data)):
         lines = data.count(b"\xe2\x94", drawn.start()) + data.count(b"\xe2\x95", drawn.start())
         weight -= lines * (SYMBOL - LINE)

@@ -1,10 +1,10 @@
-"""Exact counts with a model's own vocabulary: the extra `exact` (splintr-rs, which contains the
+"""Exact counts with a model's own vocabulary, by the extra `exact` (splintr-rs, which contains the
 vocabularies).
 
 o200k and cl100k give the token counts of OpenAI's models; for other providers the nearest published
 vocabulary is used, and calibration does the rest. Nothing is imported before the first count, and
-nothing is downloaded. Special tokens in a text count as plain text. Neighbours: `counter` decides
-when this is used, `estimate` is the counter without dependencies.
+nothing is downloaded. Special tokens in the input count as plain text. Neighbours: `counter`
+decides when this is used, `estimate` is the counter without dependencies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from refold.errors import Invalid, Unavailable, install_hint
 PACKAGE = "splintr"
 HINT = f"{install_hint('exact')}; or leave counter out to use the estimate"
 
-# Our names, which are in events, and the package's.
+# Our names, which events contain, and the package's names.
 VOCABULARIES = {
     "o200k": "o200k_base",
     "cl100k": "cl100k_base",
@@ -33,7 +33,7 @@ VOCABULARIES = {
     "mistral": "mistral_v3",
     "qwen": "qwen3",
 }
-# The first pattern found in a model's name gives its vocabulary; Claude's and Grok's are not
+# The first pattern found in a model's name decides its vocabulary; Claude's and Grok's are not
 # published.
 _NEAREST = tuple(
     (re.compile(pattern), vocabulary)
@@ -51,7 +51,7 @@ _NEAREST = tuple(
 )
 NEAREST_DEFAULT = "o200k"
 
-# A large text is counted in pieces, so that neither time nor memory grows faster than the text.
+# Large text is counted in pieces, so that neither time nor memory grows faster than the text.
 PIECE_CHARS = 1 << 16
 # A piece ends where the vocabulary splits anyway, if there is such a place this close to its end.
 SEAM_CHARS = 4096
@@ -94,8 +94,8 @@ class Vocabulary:
         return splintr.Tokenizer.from_pretrained(VOCABULARIES[self.name])
 
     def count(self, text: str) -> int:
-        """The tokens of a text. Beyond 65,536 characters without the end of a word, it may be off
-        by one for each piece."""
+        """The number of tokens. In text of more than 65,536 characters without the end of a word,
+        it may be off by one for each piece."""
         if len(text) > PIECE_CHARS or (_LONG_S in text and self._has_long_s(text)):
             return sum(map(self._size, self._parts(text)))
         return self._size(text)
@@ -109,7 +109,7 @@ class Vocabulary:
         try:
             text: str = self._tokenizer.decode(tokens)
         except (ValueError, OverflowError, TypeError) as error:
-            hint = "give what encode gave, whole"
+            hint = "pass all the tokens that encode returned"
             raise Invalid(f"these are not tokens of {self.name}: {error}", hint=hint) from error
         return text
 
@@ -130,9 +130,9 @@ class Vocabulary:
 
     def _size(self, text: str) -> int:
         """The length of `_encoded`, without a list of tokens. That call interprets special tokens,
-        so it is used only for texts without any."""
-        # A loop, because a generator costs as much as a short text. Searching one character is ten
-        # times as fast as two.
+        so it is used only for text without any."""
+        # A loop, because a generator costs as much as counting short text. Searching one character
+        # is ten times as fast as two.
         for mark in self._marks:
             if mark[-1] in text and mark[0] in text and mark in text:
                 return len(self._encoded(text))
@@ -150,7 +150,7 @@ class Vocabulary:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A large text in pieces, cut where the vocabulary splits if possible."""
+    """Large text in pieces, cut where the vocabulary splits if possible."""
     start = 0
     while len(text) - start > PIECE_CHARS:
         end = start + PIECE_CHARS

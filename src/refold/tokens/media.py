@@ -3,10 +3,10 @@
 Media are not opened: an image's width and height are in its header, and for the rest only the size
 in bytes is known. Providers count images by patches of a fixed edge (Claude, newer OpenAI models),
 by tiles of a shrunken image (older OpenAI models, Gemini 1 and 2), or at one price (Gemini 3); an
-unknown size errs upwards. The tables are keyed by the beginning of a model's name; the empty name
-stands for the provider's newest models. For an unknown provider, an image is width × height / 750,
-at most 1,600 tokens; a document 2,000 tokens per page of 50 kB; sound 32 and video 300 tokens per
-second at usual bit rates. Neighbour: `counter` adds them to the text.
+unknown size is estimated high. The tables are keyed by the beginning of a model's name; the empty
+name stands for the provider's newest models. For an unknown provider, an image is width × height /
+750, at most 1,600 tokens; a document 2,000 tokens per page of 50 kB; sound 32 and video 300 tokens
+per second at usual bit rates. Neighbour: `counter` adds them to the text.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ HEAD_BYTES, HEAD_BYTES_JPEG = 48, 96 * 1024
 
 
 class MediaRule(Struct, frozen=True, kw_only=True):
-    """A model's way to count an image (a formula), a page of a document, a second of video."""
+    """How a model counts an image (a formula), a page of a document, and a second of video."""
 
     image: Formula = area
     page: int = PAGE_TOKENS

@@ -6,7 +6,7 @@ A name is looked up as it is, then without its provider or host (`openrouter/ant
 name finds its model and `gpt-4o` is never taken for `gpt-4`. An unknown name gets a window of
 128,000 and `known=False`. Files may contain several reports of a response: the largest numbers
 count; in a log, later reports add up. Neighbours: `core.budget` derives thresholds, `core.fold`
-adds reports up, `edges.importers` and `engine.batch` read and write them.
+adds reports up, `edges.importers` and `engine.bulk_write` read and write them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def register_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
         try:
             date.fromisoformat(model.retires or "2000-01-01")
         except ValueError as error:
-            hint = "give a date such as 2026-11-30"
+            hint = "use a date such as 2026-11-30"
             raise Invalid(f"retires is {model.retires!r}", hint=hint) from error
     _registered.update({name.strip().lower(): row for name, row in models.items()})
     _model_named.cache_clear()

@@ -409,7 +409,7 @@ def answer_of(given: Answer | str) -> Answer:
     type, and for an answer that cannot be stored."""
     answer = Answer(text=given) if isinstance(given, str) else given
     if not isinstance(answer, Answer):
-        raise Rejected(f"the writer gave a {type(given).__name__}, not an answer")
+        raise Rejected(f"the writer returned a {type(given).__name__}, not an answer")
     try:
         return decoding.decode(msgspec.json.encode(answer), Answer)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:

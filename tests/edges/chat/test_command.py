@@ -169,3 +169,13 @@ def test_the_first_prompt_does_not_wait_for_the_engine() -> None:
         "assert not [name for name in sys.modules if name.startswith('refold.engine')]"
     )
     subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+
+
+def test_a_chat_begins_with_a_handover_only_if_it_is_asked_for(tmp_path: Path) -> None:
+    given = ("--model", "scripted")
+    first = chat(*given, "--handover", text="From now on, use metres.\n")
+    assert "nothing to hand over yet" in first.stderr
+    for option, is_shown in ((), False), (("--handover",), True):
+        ended = json.loads(chat(*given, *option, "--json", text="count to 3\n").stdout)
+        page = run("show", ended["conversation"]).stdout
+        assert ("use metres" in page) == is_shown

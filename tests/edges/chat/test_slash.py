@@ -18,7 +18,7 @@ from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import OWN, obey
 from refold.edges.chat.start import greet
 from refold.edges.commands import COMMANDS
-from refold.edges.commands.line import table
+from refold.edges.commands.command_line import table
 from refold.edges.commands.session import Session
 from refold.stores import open_store
 from tests.edges.chat.rooms import GivenLines, chat_in, seen

@@ -24,7 +24,7 @@ from refold.edges.cli.options import (
 )
 from refold.edges.commands import COMMANDS, load
 from refold.edges.commands.command import parameters_of
-from refold.edges.commands.line import split
+from refold.edges.commands.command_line import split
 from tests.edges.cli.rooms import as_json, run, seeded
 from tests.edges.commands.test_commands import arguments
 

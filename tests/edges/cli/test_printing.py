@@ -181,7 +181,7 @@ PLACES = {
     "edges/server/connection.py",  # `_VisibleLines`
     "edges/statusline.py",  # `joined` and `harmless`
     "artifacts/grep_process.py",  # JSON for the parent process
-    "stores/contract/crowd.py",  # a word for the parent process
+    "stores/contract/concurrency.py",  # a word for the parent process
 }
 
 

@@ -20,9 +20,9 @@ import refold.edges.commands
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, PREFIXES, load
 from refold.edges.commands.command import Result, builtins_of
-from refold.edges.commands.line import table
+from refold.edges.commands.command_line import table
 from refold.edges.commands.session import Session
-from refold.edges.server.gate import Orgs, Tokens
+from refold.edges.server.access import Orgs, Tokens
 from refold.errors import OUTCOMES, Invalid
 from refold.stores import make_key, open_store, synced_of
 from refold.stores.remote.client import TokenAbout

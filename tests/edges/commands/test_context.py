@@ -16,7 +16,7 @@ from refold.edges.cli.options import parse
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import ALIASES, COMMANDS
 from refold.edges.commands.command import builtins_of
-from refold.edges.commands.line import table
+from refold.edges.commands.command_line import table
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.stores import open_store

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from refold.core import codec
+from refold.core import codec, ids
 from refold.edges.commands.doctor import MASK, model_findings, without_secrets
 from refold.stores import open_store
 from tests.edges.cli.rooms import as_json, run
@@ -122,7 +122,7 @@ def test_doctor_names_what_a_newer_version_wrote(
         event = codec.seal(
             about.chain,
             about.head + 1,
-            id=codec.uuid7(1, bytes(10)),
+            id=ids.uuid7(1, bytes(10)),
             at_ms=1,
             by="newer",
             kind=kind,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import refold
 from refold.edges.chat.terminal import has_seen_hint
 from refold.edges.commands import COMMANDS
-from refold.edges.commands.line import with_id
+from refold.edges.commands.command_line import with_id
 from refold.errors import install_hint
 from tests.edges.cli.rooms import as_json, run
 

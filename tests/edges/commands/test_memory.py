@@ -152,7 +152,7 @@ def test_an_entry_is_named_by_how_its_id_begins(named, asked, typed):
     assert entries("list", "--scope", "user") == ["Ida likes coffee"]
     if typed != "mem-b003":
         refused = run("memory", "forget", typed, "--yes")
-        assert refused.exit_code == 2 and "give the whole id, mem-b003" in refused.stderr
+        assert refused.exit_code == 2 and "pass the complete id, mem-b003" in refused.stderr
     assert "Ida likes coffee" in done("memory", "forget", typed, "--dry-run")
     assert entries("list", "--scope", "user") == ["Ida likes coffee"]
     assert "Ida likes coffee" in done("memory", "forget", "mem-b003", "--yes")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refold.edges.cli.options import parameters, parse
 from refold.edges.commands import COMMANDS, load
 from refold.edges.commands.command import Parameter, parameters_of
-from refold.edges.commands.line import named_first
+from refold.edges.commands.command_line import named_first
 from tests.edges.cli.rooms import as_json, run
 
 # Also values that are names of commands: an option takes them all the same.

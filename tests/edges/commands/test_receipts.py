@@ -26,11 +26,12 @@ def test_every_compaction_is_listed_with_its_state(url: str) -> None:
     cells = [line.split() for line in lines[1:4]]
     assert [(row[0], row[1], row[4], row[-1]) for row in cells] == [
         ("BATCH", "compaction", "hide", "undone"),
-        ("BATCH", "compaction", "gist", "live"),
+        ("BATCH", "compaction", "gist", "covered"),
         ("BATCH", "clear", "user", "live"),
     ]
     assert lines[4:] == [
         "1 compaction, 1 clear on the page, 1 undone.",
+        "The messages of a covered one come back once the later ones are undone.",
         "Take one back with: refold undo fix-login BATCH",
         "Undo with: refold undo fix-login",
     ]
@@ -68,3 +69,16 @@ def test_a_batch_may_be_named_by_how_it_begins(url: str) -> None:
     if size > 1:
         assert "several batches" in run("undo", "fix-login", first[: size - 1]).stderr
     assert as_json("undo", "fix-login", first[:size])["batch"] == first
+
+
+def test_undoing_a_covered_compaction_says_what_to_undo_next(url: str) -> None:
+    first = as_json("compact", "fix-login", "--strategy", "gist", "--target", "60")["batch"]
+    run("clear", "fix-login", "--yes")
+    done = as_json("undo", "fix-login", first)
+    clear = as_json("history", "fix-login")["batches"][-1]["id"]
+    assert done["covered_by"] == [clear]
+    run("redo", "fix-login")
+    text = printed("undo", "fix-login", first)
+    assert (
+        "Later compactions cover some of its messages" in text and "refold undo fix-login" in text
+    )

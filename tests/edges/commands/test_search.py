@@ -13,10 +13,9 @@ from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 def test_a_search_names_where_it_found_something(url):
     done = run("search", "question", "3", "--full-text", "--limit", "1")
     assert done.exit_code == 0, done.output
-    first, second, more = done.stdout.splitlines()
-    assert (
-        first.startswith("fix-login#14  user  ") and second.strip() == "question 3 about login.py"
-    )
+    group, first, second, more = done.stdout.splitlines()
+    assert group.startswith("fix-login  Fix the login test  20")
+    assert first.startswith("  #14  user  ") and second.strip() == "question 3 about login.py"
     assert "--limit" in more
 
 

@@ -8,7 +8,7 @@ from refold.edges.chat.slash import OWN
 from refold.edges.cli.options import parse
 from refold.edges.commands import ALIASES, COMMANDS, DAILY, GROUPS, MOVED, PREFIXES, load
 from refold.edges.commands.command import parameters_of
-from refold.edges.commands.line import resolved, table
+from refold.edges.commands.command_line import resolved, table
 from refold.errors import OUTCOMES, Invalid
 from tests.edges.cli.rooms import run
 

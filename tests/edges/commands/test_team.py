@@ -156,8 +156,8 @@ def test_at_a_terminal_the_token_is_not_shown(running: Running, tmp_path: Path) 
 
 
 def test_the_audit_log_is_shown(running: Running) -> None:
+    from refold.edges.server.access import Orgs
     from refold.edges.server.audit import Audit, Entry
-    from refold.edges.server.gate import Orgs
 
     orgs = Orgs("sqlite:team")
     entry = Entry(at_ms=1, token="tok-1", action="erase", route="post-erase", what="c", call="1")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import refold
 from refold.edges.commands.page import page_file
 from refold.edges.displays.browser import Browsed, Entry, Folded, Written, browser_page, timeline
-from refold.log.trace import history_of
+from refold.log.message_history import history_of
 from refold.redaction import redactor
 from refold.replay.page import TEXTS_BYTES_MAX
 from refold.stores import open_store

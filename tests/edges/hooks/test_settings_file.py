@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges import hosts
+from refold.edges import host_config
 from refold.edges.hooks import state
 from refold.edges.hooks.state import EVENTS, HOOKS, STATUS_LINE, with_hooks, without_hooks
 from refold.errors import Conflict, Invalid
@@ -193,7 +193,7 @@ def test_a_file_that_somebody_changed_meanwhile_is_not_written(project):
     path = project / "settings.json"
     path.write_text('{"a": 1}')
     with pytest.raises(Conflict):
-        hosts.write(path, b"{}", "{}\n")
+        host_config.write(path, b"{}", "{}\n")
     assert path.read_text() == '{"a": 1}'
     assert [one.name for one in project.iterdir()] == ["settings.json"]
 
@@ -204,4 +204,4 @@ def test_the_program_is_named_by_its_whole_path(monkeypatch, tmp_path):
     found.write_text("#!/bin/sh\n")
     found.chmod(0o755)
     monkeypatch.setattr(sys, "argv", [os.path.relpath(found, tmp_path / "project"), "hook"])
-    assert hosts.program() == str(found)
+    assert host_config.program() == str(found)

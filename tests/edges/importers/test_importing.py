@@ -20,7 +20,7 @@ from refold.core.model import Event, Text, ToolCall, ToolResult
 from refold.edges.importers.entry import Report
 from refold.edges.importers.importer import import_file
 from refold.edges.importers.recognition import SNIFFED_LINES
-from refold.engine import batch
+from refold.engine import bulk_write
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.log import log
@@ -320,7 +320,7 @@ def test_a_file_that_is_larger_than_memory_gives_the_same(
     file, usual, lean = tmp_path / "a.jsonl", open_store("memory:"), open_store("memory:")
     imported(usual, write(file, lines))
     monkeypatch.setattr("refold.log.draft.RUN_EVENTS_MAX", 1)
-    monkeypatch.setattr(batch, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(bulk_write, "HELD_BYTES_MAX", 0)
     monkeypatch.setattr(log, "KEPT_SLOTS", 1)
     for length in (len(lines) // 2, len(lines), len(lines)):
         imported(lean, write(file, lines[:length]))

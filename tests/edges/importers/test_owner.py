@@ -16,7 +16,7 @@ from refold.edges.importers.entry import Report
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
 from refold.errors import Conflict
-from refold.log.trace import conversations
+from refold.log.stored_logs import conversations
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from tests.edges.importers import transcripts

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import httpx
 
 import refold
-from refold.edges.gate import Gate
+from refold.core.model import Message as Opening
+from refold.edges.local_access import Gate
 from refold.edges.proxy.app import Proxy
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import Folding
@@ -99,6 +100,7 @@ def with_proxy(
     folds: bool = False,
     native: bool = False,
     tools: bool = False,
+    opening: Opening | None = None,
     window: int | None = None,
     store: str | Path = "memory:",
     gate: Gate | None = None,
@@ -113,7 +115,12 @@ def with_proxy(
         transport = httpx.ASGITransport(behind)
         given = limits or Limits()
         folding = Folding(
-            folds=folds or tools, native=native, tools=tools, window=window, config=config or {}
+            folds=folds or tools or opening is not None,
+            native=native,
+            tools=tools,
+            opening=opening,
+            window=window,
+            config=config or {},
         )
         book = ConversationRegistry(refold.open_store(str(store)), folding, given)
         proxy = Proxy(

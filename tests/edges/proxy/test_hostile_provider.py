@@ -21,8 +21,8 @@ from refold.edges.proxy import upstream as upstream_module
 from refold.edges.proxy.app import Proxy
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import Folding
-from refold.edges.proxy.inside import rounds
 from refold.edges.proxy.observer import Observer
+from refold.edges.proxy.own_tools import rounds
 from refold.edges.proxy.savings import UsageReader
 from refold.edges.proxy.upstream import Limits, Refused, Upstream, target_of
 from refold.edges.server.connection import SETTINGS

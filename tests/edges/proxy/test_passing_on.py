@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.gate import Gate
+from refold.edges.local_access import Gate
 from refold.edges.proxy.upstream import (
     URLS_MAX,
     Limits,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.proxy.inside.events import Cutter
+from refold.edges.proxy.own_tools.events import Cutter
 from refold.edges.proxy.savings import LINE_BYTES_MAX, UsageReader
 
 ANSWER = {"model": "claude-sonnet-5-5", "usage": {"input_tokens": 10, "output_tokens": 7}}

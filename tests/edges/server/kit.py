@@ -11,9 +11,9 @@ from typing import TypeVar
 import httpx
 import pytest
 
+from refold.edges.server.access import Orgs, Scope
 from refold.edges.server.app import Server
-from refold.edges.server.gate import Orgs, Scope
-from refold.edges.server.limits import Limits
+from refold.edges.server.rate_limits import Limits
 
 T = TypeVar("T")
 BASE = "/api/v1/orgs/acme/context"
@@ -43,7 +43,7 @@ class Served:
 def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Buckets of calls are not filled again, however long the calls take."""
     still = SimpleNamespace(monotonic=lambda: 0.0)
-    monkeypatch.setattr("refold.edges.server.limits.time", still)
+    monkeypatch.setattr("refold.edges.server.rate_limits.time", still)
 
 
 def served(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import uvicorn
 
+from refold.edges.server.access import Orgs
 from refold.edges.server.app import Server
-from refold.edges.server.gate import Orgs
-from refold.edges.server.limits import Limits
+from refold.edges.server.rate_limits import Limits
 from refold.settings import logins
 
 START_S = 120.0

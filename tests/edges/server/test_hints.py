@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from refold.edges.server import feed
-from refold.edges.server import feed as hints
-from refold.edges.server.feed import Exchange
+from refold.edges.server import change_feed
+from refold.edges.server import change_feed as hints
+from refold.edges.server.change_feed import Exchange
 from refold.errors import Invalid, Unavailable
 from refold.stores import hints_of, open_store
 from refold.stores.contract.kit import sealed
@@ -207,8 +207,8 @@ def with_wire(monkeypatch) -> Wire:
     """Servers of this test tell and hear over a wire of ours, and all but never look."""
     wire = Wire()
     monkeypatch.setattr("refold.edges.server.app.hints_of", lambda store, direct: wire)
-    monkeypatch.setattr(feed, "HEARD_POLL_S", 3_600.0)
-    monkeypatch.setattr(feed, "POLL_S", 3_600.0)
+    monkeypatch.setattr(change_feed, "HEARD_POLL_S", 3_600.0)
+    monkeypatch.setattr(change_feed, "POLL_S", 3_600.0)
     return wire
 
 

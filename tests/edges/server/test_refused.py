@@ -21,7 +21,7 @@ from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.stores import batch_of
 from refold.stores.checks import too_new
 from refold.stores.contract.kit import sealed
-from refold.stores.encrypted.event import encrypted
+from refold.stores.encrypted.encrypted_event import encrypted
 from refold.stores.encrypted.keys import Key
 from tests.edges.server.kit import BASE, Served, served
 from tests.waiting import LONG_S, until

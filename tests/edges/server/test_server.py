@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 import refold
+from refold.edges.server.access import Orgs
 from refold.edges.server.app import Server
-from refold.edges.server.gate import Orgs
-from refold.edges.server.limits import Limits
+from refold.edges.server.rate_limits import Limits
 from refold.errors import Denied
 from refold.stores import batch_of, open_store
 from refold.stores.contract.kit import sealed

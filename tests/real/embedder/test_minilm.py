@@ -14,7 +14,7 @@ import refold
 from refold.memory.semantic import SemanticMemory
 from refold.search import embedders
 from refold.search.embedders import Transformer
-from refold.search.numbers import units
+from refold.search.vector_arithmetic import units
 from refold.stores.memory import MemoryStore
 from tests.real.guides import run_guide
 

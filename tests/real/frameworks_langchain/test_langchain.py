@@ -13,6 +13,7 @@ from langchain.agents.middleware import (
     ContextEditingMiddleware,
     SummarizationMiddleware,
 )
+from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_openai_messages
@@ -116,6 +117,33 @@ def test_a_long_run_is_never_refused(api, tmp_path):
             agent.invoke({"messages": [HumanMessage(question)]}, config)
     middleware.close()
     check_long_run(upstream, place)
+
+
+@pytest.mark.parametrize("output_version", ["v0", "v1"])
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-opus-4-1"])
+def test_a_long_run_with_signed_thinking_is_never_refused(model, output_version, tmp_path):
+    """The newer model binds its thinking to the page before it."""
+    place = f"sqlite:{tmp_path}/a.db"
+    middleware = RefoldMiddleware(store=place, window=WINDOW)
+    config = {"recursion_limit": 60, "configurable": {"thread_id": "harbour"}}
+    is_bound = model == "claude-opus-5-5"
+    by_budget = {"type": "enabled", "budget_tokens": 1_024}
+    with long_run("anthropic") as upstream:
+        chat = ChatAnthropic(
+            model=model,
+            api_key="none",
+            base_url=upstream.url,
+            max_tokens=2_000,
+            thinking={"type": "adaptive"} if is_bound else by_budget,
+            output_version=output_version,
+        )
+        saver = InMemorySaver()
+        agent = create_agent(chat, [tool(weigh)], middleware=[middleware], checkpointer=saver)
+        for question in QUESTIONS:
+            agent.invoke({"messages": [HumanMessage(question)]}, config)
+    middleware.close()
+    check_long_run(upstream, place)
+    assert b'"signature"' in upstream.requests[-1].raw
 
 
 def test_nothing_is_touched_before_it_has_to_be():

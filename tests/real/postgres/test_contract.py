@@ -48,7 +48,7 @@ def test_the_store_keeps_the_contract_behind_a_pooler(
     clause(lambda: PostgresPlace(bouncer.url))
 
 
-PARTED = [*contract.logs.CLAUSES, *contract.families.CLAUSES, *contract.logs.CONTENTS]
+PARTED = [*contract.logs.CLAUSES, *contract.forks_and_erasure.CLAUSES, *contract.logs.CONTENTS]
 
 
 def test_tables_that_are_placed_by_org_and_conversation_keep_the_contract(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from refold.errors import Invalid, RefoldError, Unavailable
 from refold.stores import hints_of, open_orgs
 from refold.stores.contract.kit import grown
-from refold.stores.postgres import hints
-from refold.stores.postgres.hints import PAYLOAD_BYTES_MAX, payload_in, payloads_of
+from refold.stores.postgres import notifications
+from refold.stores.postgres.notifications import PAYLOAD_BYTES_MAX, payload_in, payloads_of
 from refold.stores.protocol import Hint
 from tests.real.postgres.cluster import Bouncer, Server
 from tests.real.postgres.conftest import fresh_org
@@ -81,7 +81,7 @@ def test_behind_a_pooler_hints_are_told_and_heard_on_the_direct_way(
 def test_a_direct_way_to_another_database_is_found_out(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hints, "CHECK_S", 0.5)
+    monkeypatch.setattr(notifications, "CHECK_S", 0.5)
     with user(server.url, new_database(server)) as wrong:
         with pytest.raises(Unavailable, match="does not receive") as refusal, wrong.receiver():
             pass
@@ -103,14 +103,14 @@ def test_what_is_not_ours_on_the_channel_is_not_heard(server: Server) -> None:
     with user(server.url) as one, user(server.url) as two, one.receiver() as ear:
         with psycopg.connect(server.url, autocommit=True) as stranger:
             for text in FORGED:
-                stranger.execute("SELECT pg_notify(%s, %s)", (hints.CHANNEL, text))
+                stranger.execute("SELECT pg_notify(%s, %s)", (notifications.CHANNEL, text))
         two.publish([Hint("acme", "log", 1)])
         assert heard_of(ear, 1) == [Hint("acme", "log", 1)]
 
 
 def test_a_connection_that_is_ended_is_told(server: Server) -> None:
     with user(server.url) as one, one.receiver() as ear:
-        named = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{hints.NAME}'"
+        named = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{notifications.NAME}'"
         assert server.psql(named) == "1"
         with pytest.raises(RefoldError) as lost:
             ear.receive(5.0)

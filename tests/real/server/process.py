@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from refold.edges.server.gate import Orgs, Scope, Token, Tokens
+from refold.edges.server.access import Orgs, Scope, Token, Tokens
 from refold.settings import logins
 
 PROGRAM = (sys.executable, "-c", "from refold.edges.cli import main; main()")

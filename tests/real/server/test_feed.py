@@ -12,11 +12,11 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from refold.edges.server import feed
+from refold.edges.server import change_feed
 from refold.settings import logins
 from refold.stores import open_store
 from refold.stores.contract.kit import sealed
-from refold.stores.postgres.hints import NAME
+from refold.stores.postgres.notifications import NAME
 from tests.edges.cli.rooms import run
 from tests.real.postgres.cluster import Bouncer, Server
 from tests.real.postgres.cluster import running as running_database
@@ -72,7 +72,7 @@ def test_each_worker_hears_on_one_connection_and_a_lost_one_comes_back(database,
     ):
         database.wait_until(LISTENING, str(2 * WORKERS))
         # Looking alone would take half of this on average.
-        assert statistics.median(latencies_s(one, two, "heard")) < feed.HEARD_POLL_S / 2
+        assert statistics.median(latencies_s(one, two, "heard")) < change_feed.HEARD_POLL_S / 2
         assert int(database.psql(END_ALL)) == 2 * WORKERS
         assert max(latencies_s(one, two, "while-lost", times=2)) < WAIT_S
         database.wait_until(LISTENING, str(2 * WORKERS))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from refold.edges.server.limits import Limits
+from refold.edges.server.rate_limits import Limits
 from refold.settings import logins
 from refold.stores import open_store
 from refold.stores.contract.kit import sealed

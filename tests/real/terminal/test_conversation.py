@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.edges.chat.slash import OWN
-from refold.edges.commands.line import table
+from refold.edges.commands.command_line import table
 from tests.real.terminal.screens import QUESTION, Terminal, chat
 
 # What commands are given that need something; those that are not here are typed alone.

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 import refold
 from refold.conversations.eraser import erase
 from refold.conversations.verifier import verify
-from refold.core import codec
+from refold.core import ids
 from refold.core.codec import to_line
 from refold.core.model import Artifact, Memory, Message, Meta, Note, Text
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.trace import conversations as conversations_in
+from refold.log.stored_logs import conversations as conversations_in
 from refold.stores import open_store, synced_of
 from refold.stores.encrypted import keys
 from refold.stores.encrypted.keys import Key, Keys
@@ -86,7 +86,7 @@ def written(store: Any, texts: list[str]) -> list[str]:
     """A log with each text in another kind of event, and in an artifact; gives the digests too."""
     title, words, note, tag, output = texts
     digest = store.put([output.encode()])
-    artifact = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=9, name=tag)
+    artifact = Artifact(id=ids.artifact_id(digest), digest=digest, size_bytes=9, name=tag)
     Log(store, "c").append(
         [
             Draft(body=Meta(title=title, tags=(tag,)), by="user"),
@@ -159,7 +159,7 @@ def test_erasing_drops_a_content_nobody_names_also_where_its_place_is_forgotten(
     far = MemoryStore()
     one, two = device(far), device(far)
     digest = one.put([b"an output"])
-    named = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=9)
+    named = Artifact(id=ids.artifact_id(digest), digest=digest, size_bytes=9)
     for id in ("c", "d") if is_shared else ("c",):
         Log(one, id).append([Draft(body=named, by="user")])
     assert one.sync().is_done and two.sync().is_done
@@ -249,14 +249,14 @@ def test_an_artifact_that_is_damaged_on_a_server_is_named_and_the_rest_is_there(
     one, two = (open_store(f"hybrid:sqlite:{tmp_path}/{n}/refold.db{end}") for n in (1, 2))
     for id in ("a", "b", "c"):
         digest = one.put([id.encode() * size])
-        named = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=size)
+        named = Artifact(id=ids.artifact_id(digest), digest=digest, size_bytes=size)
         Log(one, id).append([Draft(body=named, by="user")])
-    damaged = codec.artifact_id(one.put([b"b" * size]))
+    damaged = ids.artifact_id(one.put([b"b" * size]))
     assert synced_of(one).sync().is_done
     folder = Path(running.orgs.place.partition(":")[2]) / f"{place.rpartition('/')[2]}.artifacts"
     digest = one.put([b"b" * size])
     there = synced_of(one).far.known.contents[digest] if is_encrypted else digest
-    [kept] = folder.glob(f"{codec.artifact_id(there)}*")
+    [kept] = folder.glob(f"{ids.artifact_id(there)}*")
     data = bytearray(kept.read_bytes())
     data[int((len(data) - 1) * at)] ^= 1
     kept.write_bytes(data)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from refold.conversations.eraser import erase
 from refold.conversations.verifier import verify
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Artifact, Event, Message, Meta, Text
 from refold.errors import Corrupt, Denied
 from refold.log.draft import Draft
@@ -232,13 +232,13 @@ def test_a_sync_takes_in_no_event_whose_content_was_changed() -> None:
     far = MemoryStore()
     one, two = device(far), device(far)
     digest = one.put([b"an output"])
-    named = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=9)
+    named = Artifact(id=ids.artifact_id(digest), digest=digest, size_bytes=9)
     Log(one, "c").append([Draft(body=named, by="user")])
     assert one.sync().is_done
     [kept] = far.contents.values()
     kept.chunks = (b"".join(kept.chunks)[:-1] + b"x",)
     [found] = two.sync().synced
-    assert found.state == "blocked" and codec.artifact_id(digest) in found.reason
+    assert found.state == "blocked" and ids.artifact_id(digest) in found.reason
     assert not two.near.conversations()
 
 

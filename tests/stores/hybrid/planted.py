@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Conversation, Event
-from refold.stores.hybrid import tails
-from refold.stores.hybrid.exchange import Exchange, Exchanged, Fork
-from refold.stores.hybrid.record import Move
+from refold.stores.hybrid import diverged_logs
+from refold.stores.hybrid.conversation_sync import Exchange, Exchanged, Fork
+from refold.stores.hybrid.sync_record import Move
 
 
 class QueueInMemory(Exchange):
@@ -34,11 +34,11 @@ class NoDeduplication(Exchange):
     """Gives every event a new name on its way, as a server does that names what it is sent."""
 
     def _push(self, id: str, after: int, last: int, done: Exchanged) -> None:
-        before = tails.about(self.far, id)
+        before = diverged_logs.about(self.far, id)
         chain = before.chain if before else codec.ZERO
         events: list[Event] = []
         for event in self.near.read(id, after=after, last=last):
-            named = replace(event, id=codec.uuid7(event.at_ms, secrets.token_bytes(10)))
+            named = replace(event, id=ids.uuid7(event.at_ms, secrets.token_bytes(10)))
             events.append(codec.resealed(named, chain, event.seq))
             chain = events[-1].chain
         self._send_contents(events, done)
@@ -102,12 +102,12 @@ class RandomForkName(Exchange):
     def _replace_near(
         self, here: Conversation, there: Conversation, common: int, done: Exchanged
     ) -> None:
-        true = tails.fork_id
-        tails.fork_id = lambda parent, first: f"{parent[:40]}-{secrets.token_hex(6)}"
+        true = diverged_logs.fork_id
+        diverged_logs.fork_id = lambda parent, first: f"{parent[:40]}-{secrets.token_hex(6)}"
         try:
             super()._replace_near(here, there, common, done)
         finally:
-            tails.fork_id = true
+            diverged_logs.fork_id = true
 
 
 class ReplacedBeforeForked(Exchange):

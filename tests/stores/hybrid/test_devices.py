@@ -10,8 +10,8 @@ import pytest
 from refold.errors import Denied, NotFound
 from refold.stores import make_key, open_store, synced_of
 from refold.stores.contract.kit import grown
-from refold.stores.hybrid import devices, record
-from refold.stores.hybrid.rounds import Timing
+from refold.stores.hybrid import devices, sync_record
+from refold.stores.hybrid.full_sync import Timing
 from refold.stores.hybrid.store import HybridStore
 from refold.stores.memory import MemoryStore
 
@@ -68,7 +68,7 @@ def test_a_device_says_it_once_an_hour(tmp_path: Path) -> None:
 def test_a_twin_with_the_same_record_goes_on_under_another_name(
     tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(record, "_place", lambda path: "the same everywhere")
+    monkeypatch.setattr(sync_record, "_place", lambda path: "the same everywhere")
     far, clock = MemoryStore(), Clock()
     one = device(tmp_path, "one", far, clock)
     grown(one, "c", 1)

@@ -15,7 +15,7 @@ import pytest
 from refold import conversations
 from refold.core import codec
 from refold.core.model import Message
-from refold.log.trace import conversations as conversations_in
+from refold.log.stored_logs import conversations as conversations_in
 from refold.stores import open_store, synced_of
 
 LIFE_S = 60.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.core import codec
+from refold.core import ids
 from refold.core.model import CLEANER, Artifact, Message, Text
 from refold.log.draft import Draft
 from refold.log.log import Log
@@ -29,7 +29,7 @@ def device(root: Path, name: str, far: MemoryStore, held: Keys | None) -> Hybrid
 
 def say(store: HybridStore, id: str, output: bytes) -> str:
     digest = store.put([output])
-    named = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=len(output))
+    named = Artifact(id=ids.artifact_id(digest), digest=digest, size_bytes=len(output))
     words = Message(role="user", blocks=(Text("word"),))
     Log(store, id).append([Draft(body=named, by="user"), Draft(body=words, by="user")])
     return digest
@@ -53,9 +53,9 @@ def test_an_artifact_that_is_lost_is_told_of_and_comes_once_it_is_there(
         report = two.sync()
         assert not report.is_done
         [found] = [done for done in report.synced if done.conversation == "c"]
-        assert found.state == "pending" and codec.artifact_id(digest) in found.reason
+        assert found.state == "pending" and ids.artifact_id(digest) in found.reason
         [status] = two.sync_status(["c"]).conversations
-        assert status.state == "pending" and codec.artifact_id(digest) in status.reason
+        assert status.state == "pending" and ids.artifact_id(digest) in status.reason
     assert len(two.near.read("c")) == 2  # what there is of it can be read
     far.contents[place] = lost
     assert two.sync().is_done and two.sync().same == 2
@@ -82,7 +82,7 @@ def test_an_artifact_that_was_cleaned_up_is_not_missed(tmp_path: Path, held: Key
     far = MemoryStore()
     one, two = (device(tmp_path, name, far, held) for name in ("one", "two"))
     digest = say(one, "c", b"an output")
-    named = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=9)
+    named = Artifact(id=ids.artifact_id(digest), digest=digest, size_bytes=9)
     Log(one, "c").append([Draft(body=named, by=CLEANER)])
     assert one.near.drop(digest, before_ms=2**52)
     assert one.sync().is_done

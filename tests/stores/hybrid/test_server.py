@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.log.trace import conversations as conversations_in
+from refold.log.stored_logs import conversations as conversations_in
 from refold.settings import logins
 from refold.stores import open_store, synced_of
 from refold.stores.contract.kit import grown

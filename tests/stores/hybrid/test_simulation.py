@@ -8,7 +8,7 @@ import pytest
 from refold.core.codec import to_line
 from refold.core.model import ENCRYPTED
 from refold.stores.encrypted.keys import Key, Keys
-from refold.stores.hybrid.exchange import Exchange, all_conversations
+from refold.stores.hybrid.conversation_sync import Exchange, all_conversations
 from tests.stores.hybrid.planted import BUGS
 from tests.stores.hybrid.world import World, check_all
 

@@ -14,8 +14,8 @@ from refold.settings import logins
 from refold.stores import Store, contract, open_store, reading_store
 from refold.stores.contract.kit import grown, sealed
 from refold.stores.hybrid.address import address_of
-from refold.stores.hybrid.record import Move, Moves
 from refold.stores.hybrid.store import HybridStore
+from refold.stores.hybrid.sync_record import Move, Moves
 from refold.stores.memory import MemoryStore
 
 

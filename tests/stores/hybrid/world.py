@@ -22,17 +22,20 @@ import msgspec
 
 from refold.conversations.exporter import json_chunks
 from refold.core import codec
+from refold.core.ids import (
+    artifact_id,
+)
 from refold.core.model import Artifact, Conversation, Erase, Event, Message, Note, Text
-from refold.edges.server import contents, logs
-from refold.edges.server.commit import Ends
+from refold.edges.server import content_routes, log_routes
+from refold.edges.server.group_commit import Ends
 from refold.edges.server.route import Call, Lines, Plain
 from refold.errors import RefoldError, Unavailable
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.stores.encrypted.keys import Keys
 from refold.stores.encrypted.store import EncryptedStore
-from refold.stores.hybrid.exchange import Exchange, all_conversations
-from refold.stores.hybrid.rounds import Rounds, Timing
+from refold.stores.hybrid.conversation_sync import Exchange, all_conversations
+from refold.stores.hybrid.full_sync import Rounds, Timing
 from refold.stores.hybrid.store import HybridStore
 from refold.stores.memory import MemoryStore
 from refold.stores.protocol import SyncReport
@@ -152,10 +155,10 @@ _ROUTES = [
     (
         route,
         re.compile(
-            re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route.path.removeprefix(logs.BASE + "/"))
+            re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", route.path.removeprefix(log_routes.BASE + "/"))
         ),
     )
-    for route in [*logs.ROUTES, *contents.ROUTES]
+    for route in [*log_routes.ROUTES, *content_routes.ROUTES]
 ]
 
 
@@ -255,7 +258,7 @@ class Device:
             return Draft(body=Note(kind="n", data=words), by="user")
         if kind == "artifact":
             digest = self.disk.put([words.encode()])
-            body = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=len(words))
+            body = Artifact(id=artifact_id(digest), digest=digest, size_bytes=len(words))
             return Draft(body=body, by="user")
         return Draft(body=Message(role="user", blocks=(Text(words),)), by="user")
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects import MARKED
-from refold.dialects.anthropic.marks import with_came
+from refold.dialects.anthropic.cache_marks import with_came
 from refold.dialects.form import filled
 from refold.dialects.wire import (
     EMPTY,

@@ -4,8 +4,8 @@ This sees the whole page: it places system messages, makes call ids distinct and
 With thinking on, every answer of the open tool loop must begin with thinking, and a user must speak
 last. Other models' answers have no thinking that Claude accepts, so their calls and results are
 sent as text, and the loop begins after them; Claude's later thinking is bound to that text, so it
-stays the same even after the loop is closed. Neighbours: `render` makes the messages, `marks` the
-marks; `engine.pages` calls `finished` with the caller's keywords added.
+stays the same even after the loop is closed. Neighbours: `render` makes the messages, `cache_marks`
+the marks; `engine.pages` calls `finished` with the caller's keywords added.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from itertools import pairwise
 from operator import is_, itemgetter
 from typing import Any
 
-from refold.dialects.anthropic.marks import MARK, given_ttl, mark_of, marked, with_marks_in_order
+from refold.dialects.anthropic.cache_marks import (
+    MARK,
+    given_ttl,
+    mark_of,
+    marked,
+    with_marks_in_order,
+)
 from refold.dialects.anthropic.native import has_block, with_beta
 from refold.dialects.anthropic.parse import parse_plain
 from refold.dialects.anthropic.render import ELSEWHERE, NAME, distinct

@@ -50,7 +50,9 @@ _KEYS = frozenset({
     "reasoning_details", "thinking_blocks",
 })  # fmt: skip
 _ITEM_PARTS = ("input_text", "output_text", "input_image", "input_file")
-_PARTS = ("image_url", "input_audio", "file", "refusal")
+_PARTS = (
+    "image_url", "input_audio", "file", "refusal", "reasoning", "reasoning_content", "non_standard",
+)  # fmt: skip
 # Keys of a call's wrapper and of its arguments; the last is the simple shape, without a wrapper.
 _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
 _KINDS = ("function", "custom")
@@ -59,7 +61,10 @@ _REASONING = ("reasoning_content", "reasoning")
 # Lists of thinking with signatures: LiteLLM's and OpenRouter's.
 _SIGNED = ("thinking_blocks", "reasoning_details")
 _THINKING = frozenset({*_REASONING, *_SIGNED})
-_THOUGHT = ("thinking", "text", "summary")
+# Parts of an answer that are thinking: LangChain's standard content, and Bedrock's.
+_THINKING_PARTS = ("reasoning", "reasoning_content", "thinking", "redacted_thinking")
+_THOUGHT = ("thinking", "reasoning", "text", "summary")
+_SEALED = ("data", "encrypted_content", "redacted_content")
 
 
 # --- which dialect ---
@@ -128,7 +133,8 @@ def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
 
 
 def _placed_content(wire: dict[str, Any]) -> Placed:
-    return placed_content(wire.get("content"), ("content",), _part, wire["role"])
+    read = _answer_part if wire["role"] == "assistant" else _part
+    return placed_content(wire.get("content"), ("content",), read, wire["role"])
 
 
 def _placed_answer(wire: dict[str, Any]) -> Placed:
@@ -158,13 +164,31 @@ def _placed_reasoning(wire: dict[str, Any]) -> Placed:
     placed: Placed = [((key,), Thinking(wire[key])) for key in texts[:1]]
     for key in _SIGNED:
         for index, part in enumerate(wire[key] if type(wire.get(key)) is list else []):
-            if type(part) is not dict:
-                continue
-            text = next((part[name] for name in _THOUGHT if type(part.get(name)) is str), "")
-            thinking = Thinking(text, text_in(part, "signature"), text_in(part, "data"))
+            thinking = _thinking(part) if type(part) is dict else Thinking()
             if thinking != Thinking():
                 placed.append(((key, index), thinking))
     return placed
+
+
+def _thinking(part: dict[str, Any]) -> Thinking:
+    """The thinking in a part; empty if it has none."""
+    nested = part.get("reasoning_content")
+    fields = {**part, **at(part, ("extras",))} if type(part.get("extras")) is dict else part
+    fields = nested if type(nested) is dict else fields
+    text = next((fields[name] for name in _THOUGHT if type(fields.get(name)) is str), "")
+    data = next((fields[name] for name in _SEALED if type(fields.get(name)) is str), "")
+    return Thinking(text, text_in(fields, "signature"), data)
+
+
+def _answer_part(part: Any) -> Text | Media | Opaque | Thinking:
+    """A part of an answer; LangChain wraps what its standard content has no name for."""
+    is_wrapped = at(part, ("type",)) == "non_standard"
+    inner = at(part, ("value",)) if is_wrapped else part
+    if type(inner) is dict and inner.get("type") in _THINKING_PARTS:
+        thinking = _thinking(inner)
+        if thinking != Thinking():
+            return thinking
+    return _part(part)
 
 
 def _part(part: Any) -> Text | Media | Opaque:

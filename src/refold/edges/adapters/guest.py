@@ -87,7 +87,7 @@ def folded(
         if index is not None and _is_unchanged(one, [slots[seq] for seq in one.seqs], dialect):
             shown.append(messages[index])
         else:
-            shown.append(made(one.message))
+            shown.append(made(_with_thinking(one)))
     return Sent(
         shown=shown, wires=wires, conversation=context.id, last=newest(view), head=view.head
     )
@@ -130,14 +130,26 @@ def newest(view: refold.View) -> int:
 
 def _is_unchanged(shown: PageMessage, slots: Sequence[Slot], dialect: str) -> bool:
     """Whether a message on the page is as it was appended: without edits, with whole results, and
-    without a repair by the page around it. Compares with the log, because the framework's message
-    may have what the log leaves out, such as reminders."""
+    without a repair by the page around it; thinking counts even if the dialect has no place for it.
+    Compares with the log, because the framework's message may have what the log leaves out, such as
+    reminders."""
     for slot in slots:
         has_stub = any(isinstance(one, ToolResult) and one.artifact for one in slot.message.blocks)
         if slot.edits or slot.summary or has_stub:
             return False
     appended = unsettled(slots, dialects.dialect(dialect), lambda _: True, takes_none)
-    return [one.message for one in appended] == [shown.message]
+    whole = [(one.message, one.thinking) for one in appended]
+    return whole == [(shown.message, shown.thinking)]
+
+
+def _with_thinking(one: PageMessage) -> Wire:
+    """A message of the page, with valid thinking that its format has no place for among its parts,
+    where frameworks have it."""
+    if not one.thinking:
+        return one.message
+    content = one.message.get("content") or []
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {**one.message, "content": [*one.thinking, *parts]}
 
 
 # --- calls and answers ---

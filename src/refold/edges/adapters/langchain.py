@@ -67,16 +67,37 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
         return self._guest.fold(
             name,
             request.messages,
-            convert_to_openai_messages,
-            _made,
+            _wire,
+            partial(_made, _spelling(request.messages)),
             model=next((name for name in names if isinstance(name, str) and name), None),
             system=str(request.system_prompt) if request.system_prompt else None,
             tools=definitions(request.tools, convert_to_openai_tool),
         )
 
 
-def _made(wire: dict[str, Any]) -> BaseMessage:
+# LangChain's standard content repeats the calls of an answer, which are also beside it.
+_CALLS = ("tool_call", "invalid_tool_call", "tool_call_chunk")
+_SPELLING = ("output_version", "model_provider")
+
+
+def _wire(message: BaseMessage) -> dict[str, Any]:
+    """The message in OpenAI's form, which keeps parts that it does not know, such as thinking."""
+    wire: dict[str, Any] = convert_to_openai_messages(message)
+    if isinstance(wire["content"], list):
+        wire["content"] = [part for part in wire["content"] if part.get("type") not in _CALLS]
+    return wire
+
+
+def _spelling(messages: Iterable[BaseMessage]) -> dict[str, Any]:
+    """How the newest answer spells its parts, by the fields of which LangChain reads them."""
+    metadata = [one.response_metadata for one in messages if isinstance(one, AIMessage)][-1:]
+    return {key: one[key] for one in metadata for key in _SPELLING if key in one}
+
+
+def _made(spelling: dict[str, Any], wire: dict[str, Any]) -> BaseMessage:
     [message] = convert_to_messages([wire])
+    if isinstance(message, AIMessage):
+        message.response_metadata = spelling
     return message
 
 
@@ -93,7 +114,7 @@ def _answered(response: Any) -> Answered:
     """The messages that the agent adds to its state, and the usage."""
     answer = getattr(response, "model_response", response)
     messages = [answer] if isinstance(answer, BaseMessage) else answer.result
-    wires = convert_to_openai_messages(messages)
+    wires = [_wire(message) for message in messages]
     usages = (message.usage_metadata for message in messages if isinstance(message, AIMessage))
     counts = next(usages, None)
     if not counts:

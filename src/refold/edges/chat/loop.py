@@ -221,7 +221,10 @@ class Chat:
         content, missing = with_files(text, self.workspace, self.context)
         for reason in missing:
             self.shown.aside(("dim", f"{reason}; it is sent unchanged"))
+        is_new = not self.context.view.slots
         self.context.append({"role": "user", "content": content})
+        if is_new and self.options.hands_over and not self.context.handover(show=True):
+            self.shown.aside(("dim", "There is nothing to hand over yet."))
 
     def _work(self) -> None:
         for _ in range(STEPS_MAX):

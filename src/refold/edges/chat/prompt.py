@@ -4,7 +4,7 @@ Needs the extra `chat` (prompt_toolkit).
 Enter sends; Alt-Enter, or a backslash at the end of a line, begins another. Commands are completed
 as in a shell, and so are handles, conversations and paths. Completion and history run in separate
 threads, so no key waits for the log or the disk; an error there gives no candidates. Neighbours:
-`input` serves plain terminals, `edges.commands.candidates` completes commands.
+`input` serves plain terminals, `edges.commands.completion` completes commands.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from refold.display import visible
 from refold.edges.chat.input import PROMPT, in_quotes, mention
-from refold.edges.commands.candidates import in_chat
 from refold.edges.commands.command import Taking
+from refold.edges.commands.completion import in_chat
 from refold.edges.commands.session import Session
 from refold.edges.workspace import NEVER
 from refold.errors import RefoldError

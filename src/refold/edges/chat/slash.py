@@ -25,7 +25,7 @@ from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.terminal import new_id
 from refold.edges.cli.options import Line, arguments_of, parse
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import ALIASES, COMMANDS, load, shell
+from refold.edges.commands import ALIASES, COMMANDS, help_and_completion, load
 from refold.edges.commands.command import (
     POINT_HELP,
     TEXT,
@@ -35,12 +35,12 @@ from refold.edges.commands.command import (
     parameters_of,
     signature_arguments,
 )
+from refold.edges.commands.command_line import HELP_OPTIONS, as_lines, split
 from refold.edges.commands.compact import FEEDBACK_TEXT, summary_of
-from refold.edges.commands.line import HELP_OPTIONS, as_lines, split
 from refold.edges.commands.restore import fork
 from refold.edges.commands.session import Session
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
-from refold.log.trace import is_taken, open_id_checked
+from refold.log.stored_logs import is_taken, open_id_checked
 from refold.log.unfold import body_text
 
 LISTED_MAX = 20
@@ -103,7 +103,7 @@ def obey(chat: Chat, line: str) -> bool:
     chat.is_quiet_about_notices = command is None
     try:
         if topic is not None:
-            shell.explained(topic).show(_screen(chat))
+            help_and_completion.explained(topic).show(_screen(chat))
         elif command is None:
             _run(chat, parse(line, also=OWN))
         else:

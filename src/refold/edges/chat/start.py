@@ -80,7 +80,7 @@ def greet(chat: Chat) -> None:
 def _conversation(session: Session, options: Options) -> str | None:
     """The conversation to continue; None for a new one."""
     if options.resume and options.continues:
-        raise Invalid("--continue and --resume exclude each other", hint="give one of them")
+        raise Invalid("--continue and --resume exclude each other", hint="pass only one of them")
     if options.resume:
         return session.find(options.resume)
     if not options.continues:

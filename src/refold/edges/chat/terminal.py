@@ -25,7 +25,7 @@ from msgspec import Struct
 from refold.display import one_line
 from refold.edges.chat.input import Lines, PlainLines
 from refold.errors import RefoldError, install_hint
-from refold.log.trace import is_taken
+from refold.log.stored_logs import is_taken
 from refold.settings.sources import data_folder
 from refold.stores.protocol import Store
 from refold.system.disk import open_own, read_own
@@ -56,6 +56,7 @@ class Options(Struct, frozen=True, kw_only=True):
     reply_tokens_max: int | None = None
     folders: tuple[str, ...] = ()
     writes_summaries: bool = False
+    hands_over: bool = False
 
 
 def talk(session: Session, options: Options) -> ChatEnded:

@@ -2,10 +2,10 @@
 
 A path from a model is data: it is resolved inside the folder or an allowed one, and never inside
 the store. A change is shown to the person for confirmation, unless `--yes` was given, and the old
-content of a file is stored before each write, so that a restore can bring it back. A failing
-tool returns a text: a model can act on "there is no file a.py". Everything is bounded, and Ctrl-C
+content of a file is stored before each write, so that a restore can bring it back. A failing tool
+returns a message: a model can act on "there is no file a.py". Everything is bounded, and Ctrl-C
 stops a wait but never a write to the log. Neighbours: `loop` calls the tools, `context.toolbox` has
-those of the past and the memory, `system.inside` reaches the disk.
+those of the past and the memory, `system.contained_files` reaches the disk.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from refold.edges.workspace import Found, refuse_guarded, walk
 from refold.engine.context import Context
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.settings.sources import KEY_DOMAINS
+from refold.system.contained_files import Place, place_in, read, write
 from refold.system.disk import PROJECT_FOLDER
-from refold.system.inside import Place, place_in, read, write
 
 WAIT_S, WAIT_S_MAX = 120, 1_800
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
@@ -323,7 +323,9 @@ class WriteArguments(_Arguments):
 
 class EditArguments(_Arguments):
     path: FilePath
-    old: Annotated[str, Meta(min_length=1, description="A text that is in the file once.")]
+    old: Annotated[
+        str, Meta(min_length=1, description="Text that occurs in the file exactly once.")
+    ]
     new: Annotated[str, Meta(description="The text to put in its place.")]
 
 
@@ -343,14 +345,16 @@ class Tool(Struct, frozen=True):
 TOOLS = {
     "read_file": Tool("Show a text file, or some lines of it.", ReadArguments),
     "list_files": Tool("List the files below a folder, with their sizes.", ListArguments),
-    "grep": Tool("Find the lines of files that contain a text, as path:line: text.", GrepArguments),
+    "grep": Tool(
+        "Find the lines of files that contain some text, as path:line: text.", GrepArguments
+    ),
     "write_file": Tool(
         "Create a file, or replace its content. The user is shown the difference and asked.",
         WriteArguments,
         changes=True,
     ),
     "edit_file": Tool(
-        "Replace a text in a file by another. The user is shown the difference and asked.",
+        "Replace text in a file with other text. The user sees the difference and is asked.",
         EditArguments,
         changes=True,
     ),
@@ -452,7 +456,7 @@ class Tools:
         text = self._workspace.text(given.path, exact=True)
         count = text.count(given.old)
         if count != 1:
-            hint = "give a longer text that occurs once" if count else "read the file again"
+            hint = "use longer text that occurs once" if count else "read the file again"
             raise Invalid(f"the text occurs {count} times in {quoted(given.path)}", hint=hint)
         changed = text.replace(given.old, given.new)
         return self._put(self._workspace.writable(given.path), changed)

@@ -31,7 +31,7 @@ def main() -> None:
         hooks.main(sys.argv[4:])
         return
     if "REFOLD_COMPLETE" in os.environ:
-        from refold.edges.commands.candidates import shell_lines
+        from refold.edges.commands.completion import shell_lines
 
         print(*shell_lines(sys.argv[1:]), sep="\n")
         return

@@ -23,9 +23,9 @@ from refold.edges.cli.options import HELP, Place, at_places, output_options, par
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import ALIASES, COMMANDS, DAILY, PREFIXES, load
 from refold.edges.commands.command import Command, Document, Result, parameters_of, short_line
-from refold.edges.commands.line import MISSPELT_MIN, OUTPUT, named_first, resolved, with_id
+from refold.edges.commands.command_line import MISSPELT_MIN, OUTPUT, named_first, resolved, with_id
+from refold.edges.commands.help_and_completion import overview
 from refold.edges.commands.session import Session
-from refold.edges.commands.shell import overview
 from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
 
 ABOUT = """Keep all of an agent's conversation, and send the best page that fits.

@@ -4,7 +4,7 @@ Every `Parameter` becomes an option, or an argument if it is positional. A chat 
 --list` is parsed with the same options, and click's errors become `Invalid` with the nearest name.
 `app` reads `--json`, `--no-color` and `--debug` first, because they decide how an error is shown. A
 printed command is quoted for the shell and repeats the places of this call (`--store`, `--scope`,
-...). Neighbours: `commands.line` finds the command, `Screen.call` and `app` print commands.
+...). Neighbours: `commands.command_line` finds the command, `Screen.call` and `app` print commands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from refold.edges.commands.command import (
     parameters_of,
     short_line,
 )
-from refold.edges.commands.line import (
+from refold.edges.commands.command_line import (
     asked_help,
     named,
     named_first,

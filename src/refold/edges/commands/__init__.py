@@ -79,13 +79,15 @@ COMMANDS = {
         "conversations", "Show or set title, tags, names, model and window.", "conversation"
     ),
     "import": Entry(
-        "transfer", "Import sessions of agents, messages, exports and memories.", "conversation"
+        "import_export",
+        "Import sessions of agents, messages, exports and memories.",
+        "conversation",
     ),
     "export": Entry(
-        "transfer", "Write a conversation or a memory to a file or a store.", "conversation"
+        "import_export", "Write a conversation or a memory to a file or a store.", "conversation"
     ),
     "replay": Entry(
-        "replay", "Compare refold with other policies on one of your sessions.", "conversation"
+        "replay", "Say what your sessions cost, and what refold would have saved.", "conversation"
     ),
     "demo": Entry("replay", "Play an agent session with and without refold.", "conversation", True),
     "artifact list": Entry(
@@ -121,13 +123,13 @@ COMMANDS = {
         is_shell_only=True,
     ),
     "mcp": Entry(
-        "hosts",
+        "install",
         "Offer search and memory to other agents, as an MCP server.",
         "agents",
         is_shell_only=True,
     ),
     "install": Entry(
-        "hosts",
+        "install",
         "Add refold to another agent's configuration, or remove it.",
         "agents",
         is_shell_only=True,
@@ -167,19 +169,19 @@ COMMANDS = {
         "server", "Show who read and erased what in an organization.", "team", is_shell_only=True
     ),
     "doctor": Entry("doctor", "Check this installation.", "team"),
-    "verify": Entry("integrity", "Check the store for damage, or repair it.", "team"),
-    "scan": Entry("integrity", "Find secrets in stored conversations.", "team"),
+    "verify": Entry("verify_scan_erase", "Check the store for damage, or repair it.", "team"),
+    "scan": Entry("verify_scan_erase", "Find secrets in stored conversations.", "team"),
     "erase": Entry(
-        "integrity", "Permanently erase messages, here and on every synced device.", "team"
+        "verify_scan_erase", "Permanently erase messages, here and on every synced device.", "team"
     ),
     "delete": Entry(
         "conversations", "Permanently remove conversations, by name or by age.", "team"
     ),
     "allow": Entry("server", "Allow the server and key named in this project's files.", "team"),
     "completion": Entry(
-        "shell", "Print a completion script for a shell.", "team", is_shell_only=True
+        "help_and_completion", "Print a completion script for a shell.", "team", is_shell_only=True
     ),
-    "help": Entry("shell", "List the commands, or explain one.", "team"),
+    "help": Entry("help_and_completion", "List the commands, or explain one.", "team"),
 }
 # Prefixes of several commands, with their summaries.
 PREFIXES = {

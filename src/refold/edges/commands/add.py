@@ -1,9 +1,9 @@
 """`refold add`: a file, the tree of a folder or the lines of a search, shown to the model.
 
-The text becomes an artifact, and a message shows it: all of a short text, the beginning of a long
-one, between marks that nothing inside can close. The message is not a request, so the latest
-request stays the same. A restore to the previous position removes it. Neighbour: `edges/workspace`
-reads the folder.
+The text becomes an artifact, and a message shows it: all of it if it is short, the beginning if it
+is long, one, between marks that nothing inside can close. The message is not a request, so the
+latest request stays the same. A restore to the previous position removes it. Neighbour:
+`edges/workspace` reads the folder.
 """
 
 from __future__ import annotations
@@ -190,14 +190,14 @@ def _tree_line(one: Found) -> str:
 
 
 def _lines(session: Session, query: str, folder: str, guards: Container[str], limit: int) -> Added:
-    """Adds the lines of a folder that contain a text."""
+    """Adds the lines in a folder that contain the text."""
     if not query.strip():
-        raise Invalid("there is nothing to look for", hint="give a text that a line may contain")
+        raise Invalid("there is nothing to look for", hint="pass text that a line may contain")
     found = matches(folder, query, limit=limit, without=guards)
     shown = short_line(query, 80)
     if not found.lines:
         reason = f"none of the {found.files:,} files contains {shown!r}"
-        raise NotFound(reason, hint="a search is for a text as it is written, not for a pattern")
+        raise NotFound(reason, hint="a search looks for the exact text, not for a pattern")
     lines = (
         f"{one.path}:{one.number}: {short_line(one.line.strip(), LINE_CHARS)}"
         for one in found.lines

@@ -334,10 +334,10 @@ def remove_artifacts(
     if artifact is not None:
         if is_cleanup:
             reason = "ARTIFACT excludes --older-than, --keep-bytes and --keep-count"
-            raise Invalid(reason, hint="name an artifact, or give a bound")
+            raise Invalid(reason, hint="name an artifact, or set a bound")
         return _remove_one(session, artifact, dry_run=dry_run, yes=yes)
     if not is_cleanup:
-        hint = "give an ID and an ARTIFACT, or a bound such as --older-than 30d"
+        hint = "pass an ID and an ARTIFACT, or a bound such as --older-than 30d"
         raise Invalid("say what to remove", hint=hint)
     quota = Quota(
         older_than_s=None if older_than is None else amount(older_than, "time", SECONDS),

@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.edges.commands.command import Result, Screen, Window, command, number
+from refold.edges.commands.handover import HandsOver
 from refold.edges.commands.session import Session
 
 
@@ -88,6 +89,7 @@ def chat(
     writer: Annotated[
         bool, Meta(description="Let the chat's model write the summaries of compactions.")
     ] = False,
+    handover: HandsOver = False,
 ) -> ChatEnded:
     from refold.edges.chat.terminal import Options, talk
 
@@ -102,5 +104,6 @@ def chat(
         reply_tokens_max=reply_max,
         folders=allow,
         writes_summaries=writer,
+        hands_over=handover,
     )
     return talk(session, options)

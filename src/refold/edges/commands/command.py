@@ -376,7 +376,7 @@ _LINES = re.compile(r"(\d{1,9})(?:-(\d{0,9}))?")
 
 def more_line(shown: int) -> str:
     """The line below a list that `--limit` cut."""
-    return f"There are more than these {shown:,}: give a larger --limit."
+    return f"There are more than these {shown:,}: use a larger --limit."
 
 
 def short_line(text: str, most: int) -> str:
@@ -456,7 +456,7 @@ def seq_of(text: str) -> int:
     found = _SEQ.fullmatch(text.strip())
     if found is None:
         reason = f"{short_line(text, 80)!r} is not the seq of an event"
-        raise Invalid(reason, hint="give it as 41 or #41")
+        raise Invalid(reason, hint="pass it as 41 or #41")
     return int(found[1])
 
 

@@ -6,7 +6,7 @@ key is read only from the environment. `--set` passes a setting to a strategy, a
 
 With `--condense`, the agent's own summary replaces the conversation once a person accepts it. The
 summary is the newest message, so a preview writes nothing: `--accept` leaves the first and the last
-pair on the page, a text goes to the model as feedback. A chat asks its model for the summary first
+pair on the page, text goes to the model as feedback. A chat asks its model for the summary first
 (`edges.chat.slash`).
 """
 
@@ -56,7 +56,7 @@ SUMMARY_CHARS = 80
 REASON_CHARS = 100
 CONFIGURED = "configured"
 OWN_OPTIONS = ("target", "task", "instructions")
-NO_SUMMARY = "there is no summary to accept: the newest message is not a text of the assistant"
+NO_SUMMARY = "there is no summary to accept: the newest message is not text from the assistant"
 FEEDBACK_TEXT = "This is what I say about the summary; write it again with that:\n\n"
 _TARGET = re.compile(r"([0-9]{1,15})(%?)")
 
@@ -94,7 +94,8 @@ ACCEPT = Meta(description="With --condense: take all but the first pair and the 
 @command(
     "compact",
     details="Nothing is lost: refold undo takes it back. With --condense, the summary is the "
-    "newest message, if the assistant wrote it; without --accept or a text, shows what would stay.",
+    "newest message, if the assistant wrote it; without --accept or feedback, it shows the "
+    "result first.",
 )
 def compact(
     session: Session,
@@ -155,7 +156,7 @@ def _size(target: str | None, context: Context) -> int | None:
     found = _TARGET.fullmatch(target.strip())
     if found is None:
         reason = f"--target {quoted(target, 40)} is not a size"
-        raise Invalid(reason, hint="give tokens, such as 60000, or a share such as 50%")
+        raise Invalid(reason, hint="pass tokens, such as 60000, or a share such as 50%")
     return int(found[1]) * context.budget.window // 100 if found[2] else int(found[1])
 
 
@@ -174,10 +175,10 @@ def _checked(
 def _setting(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name.isidentifier():
-        hint = "give it as NAME=VALUE, such as --set max_tokens=4000"
+        hint = "pass it as NAME=VALUE, such as --set max_tokens=4000"
         raise Invalid(f"--set {text!r} is not a setting", hint=hint)
     if name in OWN_OPTIONS:
-        raise Invalid(f"--set {name} has an option of its own", hint=f"give --{name}")
+        raise Invalid(f"--set {name} has an option of its own", hint=f"pass --{name}")
     return name, value_of(value)
 
 
@@ -187,7 +188,7 @@ def _endpoint(session: Session, url: str) -> Endpoint:
         permit_writer(session)
     writer = configured() if url == CONFIGURED else configured(url=url)
     if writer is None:
-        hint = "give --writer URL, or name one in the table [writer] of refold.toml"
+        hint = "pass --writer URL, or name one in the table [writer] of refold.toml"
         raise Invalid("no writer is named", hint=hint)
     return writer
 
@@ -444,8 +445,8 @@ def condensed(session: Session, feedback: str, *, accept: bool) -> Condensing:
     """Plans the compaction, does it if the summary is accepted, or appends the feedback for the
     model."""
     if feedback and accept:
-        reason = "--accept and a text exclude each other"
-        raise Invalid(reason, hint="give --accept, or what is wrong with the summary")
+        reason = "--accept and feedback exclude each other"
+        raise Invalid(reason, hint="pass --accept, or say what is wrong with the summary")
     if feedback:
         with session.context(writes=True) as context:
             context.append({"role": "user", "content": FEEDBACK_TEXT + feedback})

@@ -13,11 +13,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from refold.conversations import deleter
-from refold.conversations.listing import described, is_erased, newest, preview, title_of
-from refold.core import bookmark
-from refold.core.budget import Sized, current_tokens, factor_of
-from refold.core.model import Conversation
-from refold.core.shortened import ERASED
+from refold.conversations.listing import newest
+from refold.conversations.overview import Overview, overviews
 from refold.display import moment, nearest, number
 from refold.edges.commands.command import (
     DryRun,
@@ -37,15 +34,12 @@ from refold.edges.commands.command import (
 from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import tokens_of
 from refold.engine.stats import Stats
-from refold.errors import Corrupt, Denied, Invalid
-from refold.log.log import Log, now_ms
-from refold.stores.protocol import Store
+from refold.errors import Invalid
+from refold.log.log import now_ms
 from refold.tokens.models import model_info, table
 
-UNMARKED_EVENTS = 300  # a writer keeps a bookmark before its log is longer
 NAME_CHARS = 60
 HERE = "."
-ENCRYPTED = "[encrypted]"  # a title that only devices with the key can read
 
 
 FOLDER = Meta(
@@ -72,17 +66,18 @@ def list_conversations(
 ) -> Listed:
     store = session.store
     path = "" if folder is None else str(Path(folder).resolve())
-    chosen = newest(store, tag=tag, folder=path)[:limit]
-    positions = {about.id: position for position, about in enumerate(newest(store), start=1)}
-    rows = tuple(_row(store, about, positions.get(about.id, 0)) for about in chosen)
+    chosen = newest(store, tag=tag, folder=path, limit=limit)
+    # Every conversation of a list without a filter is in its own place.
+    all = newest(store) if tag or path else chosen
+    positions = {about.id: position for position, about in enumerate(all, start=1)}
+    rows = tuple(_row(about, positions.get(about.id, 0)) for about in overviews(store, chosen))
     session.remember({row.position: row.id for row in rows if row.position})
     return Listed(store=store.url, conversations=rows, tag=tag, folder=path)
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One conversation of the list. `position` counts all conversations of the store, so that `@1`
-    is the newest; `damaged` is the reason why it is unreadable. Of one whose words were all
-    `erased`, the id, the size and the times are left."""
+    """One conversation of the list: its `Overview`, and its `position` among all conversations of
+    the store, so that `@1` is the newest."""
 
     id: str
     position: int
@@ -92,10 +87,17 @@ class Row(Struct, frozen=True, kw_only=True):
     head: int
     messages: int | None
     tokens: int | None
+    window: int
+    peak: int
+    cost: float | None
+    model: str
+    project: str
+    agent: str
     created_ms: int
     updated_ms: int
     parent: str
     parent_seq: int
+    part_of: str
     tags: tuple[str, ...]
     metadata: dict[str, Any]
     damaged: str
@@ -131,53 +133,32 @@ class Listed(Result, frozen=True, kw_only=True):
         show_damage(self.damaged, screen)
 
 
-def _row(store: Store, about: Conversation, position: int) -> Row:
-    """The row of a conversation, readable or not."""
-    sizes, damaged, title = None, "", ""
-    try:
-        sizes = _sizes(store, about)
-    except Corrupt as error:
-        damaged = error.message
-    except Denied:
-        title = ENCRYPTED
-    messages, tokens = sizes or (None, None)
-    about = described(store, about)
-    title = title or title_of(store, about.id, about.title)
+def _row(about: Overview, position: int) -> Row:
     return Row(
         id=about.id,
         position=position,
         names=about.names,
-        title=title,
-        preview=preview(store, about.id),
+        title=about.label,
+        preview=about.preview,
         head=about.head,
-        messages=messages,
-        tokens=tokens,
+        messages=about.messages,
+        tokens=about.tokens,
+        window=about.window,
+        peak=about.peak,
+        cost=about.cost,
+        model=about.model,
+        project=about.project,
+        agent=about.agent,
         created_ms=about.at_ms,
         updated_ms=about.updated_ms,
         parent=about.parent,
         parent_seq=about.parent_seq,
+        part_of=about.part_of,
         tags=about.tags,
         metadata=about.metadata,
-        damaged=damaged,
-        erased=title == ERASED and is_erased(store, about.id),
+        damaged=about.damaged,
+        erased=about.erased,
     )
-
-
-def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
-    """Messages and tokens, as `stats` counts them; None for a long log without a bookmark, such as
-    one just synced. Raises Corrupt if the log is damaged."""
-    mark = bookmark.read(store.bookmark(about.id))
-    if mark is not None and (mark.head, mark.chain) == (about.head, about.chain):
-        return sum(mark.counts.values()), _current_tokens(bookmark.size(mark), mark.meta.model)
-    if mark is None and about.head > UNMARKED_EVENTS:
-        return None
-    view = Log(store, about.id).state.view()
-    return sum(view.counts.values()), _current_tokens(view, view.model)
-
-
-def _current_tokens(page: Sized, model: str | None) -> int:
-    factor = factor_of(page, model_info(model).name)
-    return current_tokens(page, factor)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -28,9 +28,9 @@ from refold.core import codec
 from refold.core.model import Event
 from refold.edges.commands.command import Result, Screen, command, number
 from refold.edges.commands.session import Session
-from refold.engine.metadata_update import check_config
+from refold.engine.metadata_and_config import check_config
 from refold.errors import Corrupt, RefoldError
-from refold.log.trace import conversations, readable
+from refold.log.stored_logs import conversations, readable
 from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
 from refold.settings.sources import (

@@ -22,6 +22,10 @@ CONVERSATIONS = Meta(
     extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
 SIZE = Meta(description="How long it may be, in tokens.", ge=200, le=100_000)
+HandsOver = Annotated[
+    bool,
+    Meta(description="Begin each new conversation with a hand-over of the earlier ones."),
+]
 TO = Meta(description="A new folder to write it to, a file for each section.")
 
 

@@ -29,7 +29,8 @@ from refold.edges.commands.page import MessageRow, message_rows, show_messages
 from refold.edges.commands.session import Session
 from refold.edges.commands.undo import show_diff
 from refold.errors import Invalid
-from refold.log.points import EVERY, HOURS, KEEP, Batch, Point
+from refold.log.restore_points import EVERY, HOURS, KEEP, Point
+from refold.log.states import Batch
 from refold.log.undo import FileChange
 
 NAMES_SHOWN = 20
@@ -97,7 +98,7 @@ class Receipts(Result, frozen=True, kw_only=True):
                 short_line(batch.strategy, 60),
                 f"{batch.edits:,}",
                 f"{batch.tokens_before:,} -> {batch.tokens_after:,}",
-                "live" if batch.live else "undone",
+                "undone" if not batch.live else "covered" if batch.covered_by else "live",
             )
             for batch in self.batches
         ]
@@ -105,6 +106,8 @@ class Receipts(Result, frozen=True, kw_only=True):
         live = [batch for batch in self.batches if batch.live]
         undone = len(self.batches) - len(live)
         screen.line(f"{_counted(live)} on the page, {undone:,} undone.")
+        if any(batch.covered_by for batch in live):
+            screen.line("The messages of a covered one come back once the later ones are undone.")
         if live:
             screen.line(("dim", f"Take one back with: {screen.call('undo', id, 'BATCH')}"))
             show_undo(id, screen)

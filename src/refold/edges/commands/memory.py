@@ -69,7 +69,7 @@ def memory_of(
     if project is None:
         store = session.target if creates else session.store
     elif session.store_url:
-        raise Invalid("--store and --project exclude each other", hint="give one of them")
+        raise Invalid("--store and --project exclude each other", hint="pass only one of them")
     elif not os.path.isdir(project):
         raise NotFound(f"there is no folder {project}", hint="--project names a project's folder")
     else:
@@ -373,7 +373,7 @@ def forget(
     before_time = time_of(before)
     if not any((entry, tag, before, said_in)):
         # No name at all does not mean everything.
-        hint = "give the id of an entry (refold memory list), --tag, --before or --said-in"
+        hint = "pass the id of an entry (refold memory list), --tag, --before or --said-in"
         raise Invalid("say what to forget", hint=hint)
     with memory_of(session, project, scope) as memory:
         if entry is None:
@@ -492,7 +492,7 @@ def log(
     project: Project | None = None,
 ) -> Changes | History | RevertedChange:
     if entry is not None and revert is not None:
-        raise Invalid("ENTRY and --revert exclude each other", hint="give one of them")
+        raise Invalid("ENTRY and --revert exclude each other", hint="pass only one of them")
     with memory_of(session, project, scope) as memory:
         if revert is not None:
             change = memory.revert(revert)

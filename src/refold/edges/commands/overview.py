@@ -31,7 +31,6 @@ from refold.edges.displays.panel import Large, Panel, panel_lines
 from refold.engine.context import Context
 from refold.engine.stats import Stats
 from refold.errors import RefoldError
-from refold.log.points import sizes_of
 from refold.log.unfold import body_text
 
 FOLDED_MAX = 1_000  # a longer log is sampled, not folded
@@ -185,14 +184,14 @@ def sizes(context: Context, current: int) -> tuple[Size, ...]:
     """The known sizes, oldest first; the last is the current one."""
     head = context.view.head
     if head <= FOLDED_MAX:
-        known = sizes_of(context.log.events())
+        known = context.log.states().sizes
     else:
         known = _billed_sizes(context, head)
     past = [Size(seq=seq, tokens=tokens) for seq, tokens in known if seq < head]
     return (*past, Size(seq=head, tokens=current)) if head else ()
 
 
-def _billed_sizes(context: Context, head: int) -> list[tuple[int, int]]:
+def _billed_sizes(context: Context, head: int) -> tuple[tuple[int, int], ...]:
     """Billed sizes by seq, sampled at regular positions of the log."""
     sizes: dict[int, int] = {}
     for sample in range(SAMPLES):
@@ -201,4 +200,4 @@ def _billed_sizes(context: Context, head: int) -> list[tuple[int, int]]:
             body = decode(event) if event.kind == "usage" else None
             if isinstance(body, Usage) and body.input:
                 sizes[event.seq] = body.input + body.output
-    return sorted(sizes.items())
+    return tuple(sorted(sizes.items()))

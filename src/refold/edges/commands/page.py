@@ -29,7 +29,8 @@ from refold.engine.context import Context
 from refold.engine.stats import Stats
 from refold.errors import NotFound
 from refold.log.log import runs
-from refold.log.trace import history_of, pages_of
+from refold.log.message_history import history_of
+from refold.log.stored_logs import pages_of
 from refold.log.unfold import body_text
 from refold.redaction import redactor
 from refold.stores.protocol import Store

@@ -173,12 +173,12 @@ def clear(
 ) -> Cleared:
     check_checkpoint(checkpoint)
     with session.context(writes=True) as context:
-        before = page_size(context)
+        before, head = page_size(context), context.view.head
         if not yes:
             backup = _agreed(session, context, backup)
         if backup is not None:
             export_file(session.store, context.id, backup, format="json")
-        context.clear(checkpoint=checkpoint)
+        context.clear(checkpoint=checkpoint, expect=None if yes else head)
         after = page_size(context)
     written = UNSET if backup is None else backup
     return Cleared(conversation=context.id, **sizes(before, after), backup=written)

@@ -20,8 +20,10 @@ from msgspec.structs import replace
 
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import Result, Screen, command
+from refold.edges.commands.handover import HandsOver
 from refold.edges.commands.session import Session
 from refold.edges.proxy.savings import Sum, added, sums
+from refold.engine.handover import handed_over, named, opening_of
 from refold.errors import Invalid, RefoldError
 from refold.settings.sources import default_store
 from refold.system.disk import make_folder, open_own
@@ -224,6 +226,7 @@ def run_agent_behind_proxy(
     tools: Tools = False,
     native: Native = False,
     window: FoldWindow | None = None,
+    handover: HandsOver = False,
 ) -> Ran:
     from refold.edges.proxy.serve import ProxySettings, check_options, checked
     from refold.edges.proxy.supervisor import bases_of, run_agent
@@ -234,13 +237,19 @@ def run_agent_behind_proxy(
 
     settings = ProxySettings(
         store=session.store_url or default_store(),
-        folds=fold or tools,
+        folds=fold or tools or handover,
         tools=tools,
         native=native,
         window=window,
         bases=bases_of(program[0], os.environ),
     )
     check_options(settings)
+    if handover:
+        earlier = named(session.target, ())
+        opening = opening_of(handed_over(session.target, earlier, session.config))
+        if opening is None:
+            tell("there is nothing to hand over yet")
+        settings = replace(settings, opening=opening)
     usable: ProxySettings | None = None
     try:
         usable = checked(settings)

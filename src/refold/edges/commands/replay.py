@@ -1,8 +1,10 @@
-"""`refold replay`: a session played through refold and through the policies people use today.
+"""`refold replay`: is refold worth it for these sessions? The verdict first, the rest behind
+`--details`.
 
 The session is a conversation of the store, or a file that `refold import` reads; nothing is
-written. `refold.replay` plays and measures, and has the sentences that its page for a browser shows
-as well. A table has to fit 80 columns, so its heads are short; the guide explains them.
+written. `refold.replay` plays, measures and judges, and has the sentences that its page for a
+browser shows as well. A table has to fit 80 columns, so its heads are short; the guide explains
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from refold.checked import quoted
-from refold.conversations.listing import is_erased, meta_of, newest, title_of
+from refold.conversations.listing import is_erased, meta_of, newest
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import (
     Limit,
@@ -31,11 +33,12 @@ from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import short_number
 from refold.edges.displays.wrap import width
 from refold.edges.importers.importer import import_file
-from refold.engine.context import Context
+from refold.edges.proxy.folding import wished
 from refold.errors import Corrupt, Denied, Invalid, NotFound
 from refold.redaction import redactor
-from refold.replay.needs import Message, tokens_of_all
 from refold.replay.page import (
+    ASCII,
+    UTF8,
     cap_words,
     counted_words,
     faults_words,
@@ -44,54 +47,133 @@ from refold.replay.page import (
     plot,
     size_words,
 )
-from refold.replay.run import AGENT, FREE, OURS, Kept, Outcome, Replayed, replay
-from refold.replay.session import SUMMARY, said_in
+from refold.replay.recorded import Recorded, measured, recorded
+from refold.replay.run import AGENT, FREE, OURS, Kept, Outcome, Replayed, Settings, replay
+from refold.replay.verdict import (
+    Measured,
+    Option,
+    Verdict,
+    amount,
+    verdict_of,
+    windows_for,
+)
 from refold.stores import open_store
 from refold.stores.protocol import Store
-from refold.tokens.models import model_info
 
 ROWS_SHOWN = 20
 
 
 class Played(Struct, frozen=True, kw_only=True):
-    """One replayed session. `position` is its place in the list, so that `@1` names the first (0 if
-    it has none). `remark` explains the window; `messages` and `tokens` are those of the list,
-    `taken_back` and `off_page` those of `Said`. `best_other` is the policy of `best_of_others`."""
+    """One session. `position` is its place in the list, so that `@1` names the first (0 if it has
+    none). `remark` explains its window; `messages` and `tokens` are those of the list, `taken_back`
+    and `off_page` those of `ReplaySession`. With `--details`, `replayed` has all policies in one
+    window, and `best_other` is the policy of `best_of_others`."""
 
     session: str
     position: int = 0
     title: str = ""
+    program: str = ""
     messages: int
     tokens: int
     taken_back: int = 0
     off_page: int = 0
-    replayed: Replayed
-    best_other: str
+    verdict: Verdict
+    replayed: Replayed | None = None
+    best_other: str = ""
     remark: str = ""
 
 
 class Replays(Result, frozen=True, kw_only=True):
-    """The replayed sessions, newest first, and the reasons why sessions were `skipped` or are
-    `damaged`, by id. In a replay of all sessions, at most `limit` have a row of their own."""
+    """The verdict over the replayed sessions; these, newest first; and the reasons why sessions
+    were `skipped` or are `damaged`, by id. In a replay of all sessions, at most `limit` have a row
+    of their own. `picture` is drawn below the verdict of one session."""
 
+    verdict: Verdict | None
     sessions: list[Played]
     skipped: dict[str, str]
     damaged: dict[str, str]
     is_total: bool = False
     limit: int = ROWS_SHOWN
     page: str = ""
+    picture: Picture | None = None
 
     @property
     def outcome(self) -> str:
         return "corrupt" if self.damaged else "ok"
 
     def show(self, screen: Screen) -> None:
+        if self.verdict is not None:
+            self._show_verdict(self.verdict, screen)
         if self.is_total:
             _show_all(self, screen)
-            return
-        _show_one(self.sessions[0], screen)
+        elif self.sessions[0].replayed is not None:
+            _show_one(self.sessions[0], self.sessions[0].replayed, screen)
         if self.page:
             screen.line(f"{self.page} shows every turn; open it in a browser.")
+
+    def _show_verdict(self, verdict: Verdict, screen: Screen) -> None:
+        [first, *_] = self.sessions
+        if not self.is_total:
+            heading = cut(one_line(first.title), HEADING_CHARS)
+            screen.line(("bold", heading), ("dim", f" ({first.session})"))
+        for sentence in verdict.sentences:
+            is_advice = sentence == verdict.sentences[-1]
+            screen.line(("bold", sentence) if is_advice else sentence)
+        screen.table(VERDICT_HEADS, _verdict_rows(verdict))
+        if self.picture is not None:
+            _draw(self.picture, screen)
+        if first.replayed is None:
+            name = () if self.is_total else (first.session,)
+            more = screen.call("replay", "", *name, *(("--all",) if self.is_total else ()))
+            screen.line(("dim", f"Policies, lost names, receipts: {more} --details"))
+
+
+class Picture(Struct, frozen=True, kw_only=True):
+    """The lines of a drawing of one session in one window, in characters of UTF-8 and in ASCII."""
+
+    window: int
+    lines: tuple[str, ...]
+    plain: tuple[str, ...]
+
+
+def _draw(picture: Picture, screen: Screen) -> None:
+    solid, dotted, mark = (UTF8 if screen.is_utf8 else ASCII)[:3]
+    folded = f"{solid} folded at {picture.window:,}"
+    screen.line(("dim", f"Tokens of each call: {folded}, {dotted} as sent, {mark} a compaction"))
+    for line in picture.lines if screen.is_utf8 else picture.plain:
+        screen.line(line)
+
+
+VERDICT_HEADS = (">WINDOW", ">COST", ">SAVED", ">KEPT", ">COMPACTIONS", "")
+
+
+def _verdict_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
+    """The bill, the windows that the sessions had, and the others."""
+    billed = verdict.bill
+    cost = amount(billed.cost) if billed.cost is not None else f"{short_number(billed.input)} tok"
+    kept = "" if verdict.agent_kept is None else f"{verdict.agent_kept:.0%}"
+    made = f"{verdict.agent_compactions:,}" if verdict.agent_compactions else ""
+    source = "estimated" if billed.estimated else "what you paid"
+    yield ("", cost, "", kept, made, source)
+    yield (*_option_cells(verdict, verdict.own), "the window you had")
+    for option in verdict.options:
+        note = "recommended" if option.window == verdict.recommended else ""
+        if option.too_small:
+            of = f" for {option.too_small}" if verdict.sessions > 1 else ""
+            note = ", ".join(filter(None, (note, f"too small{of}")))
+        yield (*_option_cells(verdict, option), note)
+
+
+def _option_cells(verdict: Verdict, option: Option) -> tuple[str, ...]:
+    if option.compactions == 0:
+        cost, saved, kept = "same", "", ""
+    else:
+        is_priced = verdict.bill.cost is not None
+        cost = amount(option.cost) if is_priced else f"{short_number(option.tokens)} tok"
+        saved = f"{option.saved:.0%}"
+        kept = "-" if option.kept is None else f"{option.kept:.0%}"
+    window = "own" if option.window is None else f"{option.window:,}"
+    return window, cost, saved, kept, f"{option.compactions:,}"
 
 
 def best_of_others(replayed: Replayed) -> str:
@@ -122,15 +204,11 @@ ROW_WORDS = (
 # --- one session ---
 
 
-def _show_one(played: Played, screen: Screen) -> None:
-    replayed = played.replayed
-    screen.line(("bold", cut(one_line(played.title), HEADING_CHARS)), f" ({played.session})")
-    screen.line(size_words(replayed))
-    screen.line(("dim", counted(played)))
+def _show_one(played: Played, replayed: Replayed, screen: Screen) -> None:
+    screen.line(("bold", "Details: "), size_words(replayed))
+    screen.line(("dim", counted(played, replayed)))
     if played.remark:
         screen.line(("dim", sentence(played.remark)))
-    for line in plot(replayed, is_utf8=screen.is_utf8):
-        screen.line(line)
     screen.table(HEADS, [row([one]) for one in replayed.outcomes])
     screen.line(("dim", measure_words(replayed)))
     screen.line(("dim", faults_words(replayed.outcomes)))
@@ -151,10 +229,10 @@ def _show_lost(outcome: Outcome, screen: Screen) -> None:
         screen.line(name, ("dim", f"  {cut(one_line(lost.line), room)}"))
 
 
-def counted(played: Played) -> str:
+def counted(played: Played, replayed: Replayed) -> str:
     """A description of the replayed part of a session."""
     return counted_words(
-        played.replayed,
+        replayed,
         played.messages,
         played.tokens,
         taken_back=played.taken_back,
@@ -170,12 +248,12 @@ def sentence(remark: str) -> str:
 
 
 def _show_all(replays: Replays, screen: Screen) -> None:
-    sessions = replays.sessions
+    sessions = [one for one in replays.sessions if one.replayed is not None]
     if sessions:
         _show_rows(sessions[: replays.limit], screen)
         left = len(sessions) - replays.limit
         if left > 0:
-            more = screen.call("replay", "", "--all", "--limit", str(len(sessions)))
+            more = screen.call("replay", "", "--all", "--details", "--limit", str(len(sessions)))
             screen.line(f"{number(left, 'older session')} not shown; all of them: {more}")
         screen.line(("dim", ROW_WORDS))
         _show_totals(sessions, screen)
@@ -195,7 +273,7 @@ def _show_rows(sessions: Sequence[Played], screen: Screen) -> None:
 
 
 def _session_row(played: Played) -> tuple[str, ...]:
-    replayed = played.replayed
+    replayed = _replayed(played)
     ours, other = replayed.outcome(OURS), replayed.outcome(played.best_other)
     policy = other.policy.split()[0].strip(",")
     return (
@@ -207,6 +285,11 @@ def _session_row(played: Played) -> tuple[str, ...]:
         f"{_cost_and_kept(other)} {policy}",
         f"{ours.faulty or 0:,}, {other.faulty or 0:,}",
     )
+
+
+def _replayed(played: Played) -> Replayed:
+    assert played.replayed is not None  # only sessions with details are shown so
+    return played.replayed
 
 
 def _cost_and_kept(outcome: Outcome) -> str:
@@ -223,7 +306,7 @@ def _money(dollars: float | None) -> str:
 
 
 def _show_totals(sessions: list[Played], screen: Screen) -> None:
-    own = [one for one in sessions if any(each.policy == AGENT for each in one.replayed.outcomes)]
+    own = [one for one in sessions if any(each.policy == AGENT for each in _outcomes(one))]
     without = AGENT if len(own) < len(sessions) else ""
     screen.line(("bold", f"{number(len(sessions), 'session')}, all turns together:"))
     screen.table(HEADS, _total_rows(sessions, without))
@@ -232,22 +315,26 @@ def _show_totals(sessions: list[Played], screen: Screen) -> None:
         count = number(len(own), "session")
         screen.line(("bold", f"{count} of these, where the agent made compactions of its own:"))
         screen.table(HEADS, _total_rows(own))
-    needed = sum(one.replayed.outcome(OURS).needed for one in sessions)
+    needed = sum(_replayed(one).outcome(OURS).needed for one in sessions)
     if needed:
         screen.line(("dim", names_words(f"{needed:,}")))
     _show_windows(sessions, screen)
-    outcomes = [one for each in sessions for one in each.replayed.outcomes]
+    outcomes = [one for each in sessions for one in _outcomes(each)]
     screen.line(("dim", faults_words(outcomes)))
-    unpriced = sum(any(each.dollars is None for each in one.replayed.outcomes) for one in sessions)
+    unpriced = sum(any(each.dollars is None for each in _outcomes(one)) for one in sessions)
     if unpriced:
         missing = f"No prices are known for {number(unpriced, 'session')}"
         rest = "so the costs leave them out; --model NAME prices all of them alike."
         screen.line(("dim", f"{missing}, {rest}"))
 
 
+def _outcomes(played: Played) -> list[Outcome]:
+    return _replayed(played).outcomes
+
+
 def _show_windows(sessions: list[Played], screen: Screen) -> None:
     """Prints the reasons for the windows, each once."""
-    capped = (one.replayed for one in sessions if one.replayed.cap < one.replayed.window)
+    capped = (one for one in map(_replayed, sessions) if one.cap < one.window)
     reasons = [one.remark for one in sessions if one.remark] + [
         f"{cap_words(one)}, which is below the window" for one in capped
     ]
@@ -259,7 +346,7 @@ def _total_rows(sessions: list[Played], without: str = "") -> list[tuple[str, ..
     """A row for each policy except `without`, over all these sessions."""
     by_policy: dict[str, list[Outcome]] = {}
     for played in sessions:
-        for outcome in played.replayed.outcomes:
+        for outcome in _outcomes(played):
             by_policy.setdefault(outcome.policy, []).append(outcome)
     by_policy.pop(without, None)
     return [row(outcomes) for outcomes in by_policy.values()]
@@ -285,16 +372,19 @@ def row(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
 
 
 WINDOW_MIN = 1_000
-SHARE = 0.4  # of a session that fits its model: without compactions, policies do not differ
 SESSION = Meta(
     description="A conversation of the store, or a file.",
     extra={"positional": True, "metavar": "SESSION"},
+)
+WINDOWS = Meta(
+    description="A window to try, in tokens; may be repeated.", extra={"metavar": "TOKENS"}
 )
 MODEL = Meta(description="The model whose window and prices count; the session's by default.")
 HTML = Meta(
     description="Write a page that shows every turn, without secrets.", extra={"metavar": "FILE"}
 )
-EVERY = Meta(description="Every imported session: a row for each, and the sums.")
+EVERY = Meta(description="Every imported session together.")
+DETAILS = Meta(description="Also other policies, what each lost, and refold's receipts.")
 
 
 @command("demo", on="nothing")
@@ -306,9 +396,9 @@ def demo(session: Session, *, window: Window | None = None) -> Result:
 
 @command(
     "replay",
-    details="Plays a session turn by turn through refold and through the policies that people use "
-    "today, and says what each would have sent, cost and lost. SESSION is a "
-    "conversation of the store, or a file that refold import reads. Nothing is written.",
+    details="Says what you paid, whether refold would have folded anything, what smaller windows "
+    "would have saved and kept, and which to use. SESSION is a conversation of the store, or a "
+    "file that refold import reads. Nothing is written.",
     on="store",
     reads=True,
 )
@@ -316,50 +406,102 @@ def replay_sessions(
     session: Session,
     *,
     name: Annotated[str, SESSION] = "",
-    window: Window | None = None,
+    window: Annotated[tuple[Annotated[int, Meta(ge=1, le=100_000_000)], ...], WINDOWS] = (),
     model: Annotated[str, MODEL] | None = None,
     all: Annotated[bool, EVERY] = False,
+    details: Annotated[bool, DETAILS] = False,
     limit: Limit = ROWS_SHOWN,
     html: Annotated[str, HTML] | None = None,
 ) -> Result:
     if all == bool(name):
         hint = "name a conversation or a file, or take every imported session with --all"
         raise Invalid("name one session, or all", hint=hint)
-    if window is not None and window < WINDOW_MIN:
-        reason = f"a window of {number(window, 'token')} holds no turn"
+    if window and min(window) < WINDOW_MIN:
+        reason = f"a window of {number(min(window), 'token')} holds no turn"
         raise Invalid(reason, hint=f"--window takes {WINDOW_MIN:,} and more")
     if all:
         if html is not None:
             raise Invalid("--html shows one session", hint="name it, or leave --html out")
-        return _all_played(session, window, model, limit)
+        return _all_played(session, window, model, details, limit)
     store, id, remark = _found(session, name)
     if is_erased(store, id):
         raise Invalid(f"{id} was erased", hint="nothing of it is left to replay")
+    found = recorded(store, id, session.config, model)
+    figures = _measured(session, found, window or windows_for([found.peak]))
+    verdict = verdict_of([figures], found.program)
     kept = Kept() if html is not None else None
-    one = _played(session, store, id, window, model, kept)
-    one = replace(one, remark=". ".join(filter(None, (remark, one.remark))))
-    if kept is not None and html is not None:
-        _write(session, one, kept, Path(html))
-    return Replays(sessions=[one], skipped={}, damaged={}, page=html or "")
+    chosen, replayed = _chosen_window(verdict, window), None
+    if details or html is not None:
+        replayed = _by_all(found, chosen, kept)
+    remarks = ". ".join(filter(None, (remark, found.remark)))
+    one = _played(found, verdict, replayed, remark=remarks)
+    if kept is not None and html is not None and replayed is not None:
+        _write(session, one, replayed, kept, Path(html))
+    drawn = next(each for each in (*figures.tried, figures.own) if each.window == chosen)
+    return Replays(
+        verdict=verdict,
+        sessions=[one if details else replace(one, replayed=None)],
+        skipped={},
+        damaged={},
+        page=html or "",
+        picture=_picture(drawn),
+    )
 
 
-def _all_played(session: Session, window: int | None, model: str | None, limit: int) -> Replays:
+def _chosen_window(verdict: Verdict, wanted: Sequence[int]) -> int:
+    """The window to look at more closely: the recommended one, else the first that was asked for,
+    else the largest in which refold folds, else the session's own."""
+    if verdict.recommended is not None or wanted:
+        return verdict.recommended or wanted[0]
+    folds = [one.window for one in (verdict.own, *verdict.options) if one.compactions]
+    windows = [one for one in folds if one is not None]
+    return max(windows) if windows else verdict.own.window or 0
+
+
+def _picture(replayed: Replayed) -> Picture | None:
+    if not replayed.receipts:
+        return None
+    lines, plain = plot(replayed), plot(replayed, is_utf8=False)
+    return Picture(window=replayed.window, lines=tuple(lines), plain=tuple(plain))
+
+
+def _all_played(
+    session: Session, windows: tuple[int, ...], model: str | None, details: bool, limit: int
+) -> Replays:
     """Every imported session; a failure does not stop the others."""
-    played: list[Played] = []
+    found: list[tuple[int, Recorded]] = []
     skipped: dict[str, str] = {}
     damaged: dict[str, str] = {}
     for position, id in _imported(session.store):
         try:
-            one = _played(session, session.store, id, window, model)
-            played.append(replace(one, position=position))
+            found.append((position, recorded(session.store, id, session.config, model)))
         except Corrupt as error:
             damaged[id] = error.message
         except (Invalid, Denied) as error:
             skipped[id] = error.message
-    if not (played or skipped or damaged):
+    if not (found or skipped or damaged):
         raise NotFound("no session was imported", hint="refold import --scan finds some")
+    tried = windows or windows_for(one.peak for _, one in found)
+    figures = [_measured(session, one, tried) for _, one in found]
+    programs = Counter(one.program for _, one in found if one.program)
+    program = next((name for name, _ in programs.most_common(1)), "")
+    verdict = verdict_of(figures, program) if figures else None
+    played = []
+    for (position, one), own in zip(found, figures):
+        alone, replayed = verdict_of([own], one.program), None
+        if details and verdict is not None:
+            chosen = verdict.recommended or _chosen_window(alone, windows)
+            replayed = _by_all(one, chosen, None)
+        played.append(_played(one, alone, replayed, position=position, remark=one.remark))
     session.remember({one.position: one.session for one in played[:limit]})
-    return Replays(sessions=played, skipped=skipped, damaged=damaged, is_total=True, limit=limit)
+    return Replays(
+        verdict=verdict,
+        sessions=played,
+        skipped=skipped,
+        damaged=damaged,
+        is_total=True,
+        limit=limit,
+    )
 
 
 def _found(session: Session, name: str) -> tuple[Store, str, str]:
@@ -390,69 +532,54 @@ def _imported(store: Store) -> Iterator[tuple[int, str]]:
             yield position, about.id
 
 
-def _played(
-    session: Session,
-    store: Store,
-    id: str,
-    window_wanted: int | None,
-    model_wanted: str | None,
-    kept: Kept | None = None,
-) -> Played:
-    context = Context(store, id, config=session.config)
-    said = said_in(context)
-    messages = said.messages
-    model = model_wanted or said.model
-    window, remark = window_of(messages, model, window_wanted)
-    if not any(message["role"] == "assistant" for message in messages):
-        raise Invalid(f"{id} has no answer of an assistant", hint="nothing would have been sent")
-    with session.progress(f"replaying {id}") as show:
+def _measured(session: Session, one: Recorded, windows: Sequence[int]) -> Measured:
+    with session.progress(f"replaying {one.id}") as show:
 
         def progress(done: int, total: int) -> None:
             if show is not None:
-                show(f"replaying {id}", done, total)
+                show(f"replaying {one.id}", done, total)
 
-        replayed = replay(messages, window, model, progress, kept)
-    stats = context.stats()
+        return measured(one, windows, settings_for(one), progress)
+
+
+def settings_for(one: Recorded) -> Settings:
+    """refold's settings in a window, as `refold run --fold` has them."""
+    return lambda window: wished(window, one.model, {})
+
+
+def _by_all(one: Recorded, window: int, kept: Kept | None) -> Replayed:
+    """The session through all policies, in one window."""
+    settings = settings_for(one) if window != one.window else None
+    return replay(one.said.messages, window, one.model, None, kept, settings)
+
+
+def _played(
+    one: Recorded, verdict: Verdict, replayed: Replayed | None, *, position: int = 0, remark: str
+) -> Played:
     return Played(
-        session=id,
-        title=title_of(store, id, context.view.title),
-        messages=stats.messages,
-        tokens=stats.current,
-        taken_back=said.taken_back,
-        off_page=said.off_page,
+        session=one.id,
+        position=position,
+        title=one.title,
+        program=one.program,
+        messages=one.messages,
+        tokens=one.tokens,
+        taken_back=one.said.taken_back,
+        off_page=one.said.off_page,
+        verdict=verdict,
         replayed=replayed,
-        best_other=best_of_others(replayed),
+        best_other=best_of_others(replayed) if replayed is not None else "",
         remark=remark,
     )
 
 
-def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
+def _write(session: Session, played: Played, replayed: Replayed, kept: Kept, path: Path) -> None:
     """Writes the page."""
     from refold.replay.page import MARK, page_of, write
 
-    rows = [LONG_HEADS, *(row([one]) for one in played.replayed.outcomes)]
+    rows = [LONG_HEADS, *(row([one]) for one in replayed.outcomes)]
     redact = redactor(session.config.redact, "exports")
-    how = counted(played)
+    how = f"{' '.join(played.verdict.sentences)} {counted(played, replayed)}"
     if played.remark:
         how += f" {sentence(redact(played.remark))}"
-    page = page_of(played.title, played.session, played.replayed, kept, rows, redact, how)
+    page = page_of(played.title, played.session, replayed, kept, rows, redact, how)
     write(path, page, MARK)
-
-
-def window_of(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
-    """The window of the replay, and the reason for it."""
-    size = tokens_of_all([message for message in messages if not message.get(SUMMARY)])
-    info = model_info(model or None)
-    unknown = ""
-    if not model:
-        unknown = "the session does not name its model"
-    elif not info.known:
-        unknown = f"no table knows the model {model}: its prices and its window are not known"
-    if given is not None:
-        return given, unknown if model else ""
-    if info.known and info.window < size:
-        return info.window, f"the window of {model}"
-    share = max(WINDOW_MIN, int(size * SHARE))
-    why = unknown or f"the session fits {model}"
-    here = f"{SHARE:.0%} of the session" if share > WINDOW_MIN else f"the smallest, {WINDOW_MIN:,}"
-    return share, f"{why}, so the window here is {here}; --window N changes that"

@@ -75,20 +75,22 @@ def restore(
     yes: Yes = False,
 ) -> Restoration | Points:
     if point is not None and at is not None:
-        raise Invalid("a point and --at exclude each other", hint="give one of them")
+        raise Invalid("a point and --at exclude each other", hint="pass only one of them")
     if point is None and at is None:
         return points_of(session)
     wanted = file or files or only_files
     with session.context(writes=not dry_run) as context:
         seq = point_seq(context.view, point or "") if at is None else _seq_at(context, at)
-        differs = context.log.diff(seq)
+        differs, head = context.log.diff(seq), context.view.head
         restored = context.restore(seq, dry_run=True, files=wanted)
         if not dry_run:
             confirm_changes(session, restored.changes, yes=yes)
             if only_files:
                 context.files.put_back(seq, only=file)
             else:
-                restored = context.restore(seq, files=wanted)
+                is_asked = bool(restored.changes) and not yes
+                expect = head if is_asked else None
+                restored = context.restore(seq, files=wanted, expect=expect)
     rows = partial(message_rows, session.store, context.id)
     return Restoration(
         conversation=context.id,

@@ -15,14 +15,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from refold.conversations.listing import meta_of, title_of
 from refold.display import moment, number
 from refold.edges.commands.command import Limit, OnlyRole, Part, Result, Screen, command, more_line
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid
 from refold.memory.entry import MemoryEntry
 from refold.search.searcher import Searcher
-from refold.search.snippets import LIMIT_MAX, Hit
+from refold.search.snippets import LIMIT_MAX, Hit, grouped
 from refold.stores import is_writable
+from refold.stores.protocol import Store
 
 _AGO = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -100,13 +102,17 @@ def search(
             tool=tool,
             kind=kind,
         )
-        shown, more = tuple(hits[:limit]), len(hits) > min(limit, LIMIT_MAX - 1)
+        groups = grouped(hits[:limit], newest=newest)
+        shown = tuple(hit for group in groups for hit in group)
+        more = len(hits) > min(limit, LIMIT_MAX - 1)
+        found_ids = list(dict.fromkeys(hit.conversation for hit in shown))
         found = Found(
             query=text,
             hits=shown,
             notices=_notices(searcher),
             more=more,
-            numbers=session.numbered([hit.conversation for hit in shown]),
+            titles={id: _title(session.store, id) for id in found_ids},
+            numbers=session.numbered(found_ids),
         )
     if not here:
         return found
@@ -123,18 +129,24 @@ class IndexNotice(Struct, frozen=True, kw_only=True):
 
 
 class Found(Result, frozen=True, kw_only=True):
-    """The best hits; `more` says whether there are others. `numbers` are those of their
-    conversations in this terminal."""
+    """The best hits, by conversation; `more` says whether there are others. Their conversations
+    have `titles`, and `numbers` in this terminal."""
 
     query: str
     hits: tuple[Hit, ...]
     notices: tuple[IndexNotice, ...]
     more: bool = False
+    titles: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
 
     def show(self, screen: Screen) -> None:
-        for hit in self.hits:
-            _show_hit(hit, screen, self.numbers.get(hit.conversation))
+        for group in grouped(self.hits, newest=True):
+            id = group[0].conversation
+            position = f"@{self.numbers[id]} " if id in self.numbers else ""
+            day = moment(max(hit.at_ms for hit in group)).partition(" ")[0]
+            screen.line(position, ("bold", id), f"  {self.titles.get(id, '')}", ("dim", f"  {day}"))
+            for hit in group:
+                _show_hit(hit, screen)
         if not self.hits:
             screen.line("Nothing was found.")
         if self.more:
@@ -191,13 +203,16 @@ def _show_notices(notices: tuple[IndexNotice, ...], screen: Screen) -> None:
         screen.note(f"{notice.name}: {notice.reason}")
 
 
-def _show_hit(hit: Hit, screen: Screen, position: int | None) -> None:
+def _title(store: Store, id: str) -> str:
+    return title_of(store, id, meta_of(store, store.conversation(id)).title or "")
+
+
+def _show_hit(hit: Hit, screen: Screen) -> None:
     source = f"{hit.artifact} line {hit.line}" if hit.artifact else hit.role or hit.kind
     hidden = "hidden" if hit.hidden else ""
     facts = [fact for fact in (source, hit.tool, moment(hit.at_ms), hidden) if fact]
-    place = "" if position is None else f"@{position} "
-    screen.line(place, ("bold", f"{hit.conversation}#{hit.seq}"), ("dim", "  " + "  ".join(facts)))
-    screen.line("  ", *_snippet_parts(hit))
+    screen.line("  ", ("bold", f"#{hit.seq}"), ("dim", "  " + "  ".join(facts)))
+    screen.line("    ", *_snippet_parts(hit))
 
 
 def _snippet_parts(hit: Hit) -> list[Part]:

@@ -20,8 +20,7 @@ from msgspec import Meta, Struct
 from refold.display import moment, visible
 from refold.edges.commands.command import Result, Screen, command, more_line
 from refold.edges.commands.session import Session
-from refold.edges.server.audit import Entry, entries_of
-from refold.edges.server.gate import (
+from refold.edges.server.access import (
     DAYS_MAX,
     NAME_CHARS_MAX,
     Orgs,
@@ -31,6 +30,7 @@ from refold.edges.server.gate import (
     Tokens,
     org_checked,
 )
+from refold.edges.server.audit import Entry, entries_of
 from refold.redaction import redacted
 from refold.settings import logins, sources
 from refold.settings.sources import requested, server_direct, server_store
@@ -109,7 +109,7 @@ def serve_team(
     ] = "info",
     check: Annotated[bool, Meta(description="Say whether it could start, and stop there.")] = False,
 ) -> Served:
-    from refold.edges.server.limits import limits_of
+    from refold.edges.server.rate_limits import limits_of
     from refold.edges.server.serve import ServerSettings, checked, serve, url_of
 
     given = ServerSettings(

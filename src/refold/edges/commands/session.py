@@ -330,7 +330,7 @@ class Session:
     def _event_count(self, conversation: str | None) -> int:
         """The number of events of one conversation or of all; 0 if unreadable, which the command
         itself will report."""
-        from refold.log.trace import conversations
+        from refold.log.stored_logs import conversations
 
         try:
             about = [one for one in conversations(self.store) if conversation in (None, one.id)]

@@ -28,7 +28,7 @@ from refold.edges.displays.overview import page_parts, usage_box, usage_lines
 from refold.edges.displays.phrases import advice, header, percent_of
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.trace import pages_of
+from refold.log.stored_logs import pages_of
 from refold.tokens.models import PER, dollars, model_info, together
 
 SHOWN_CHARS = 70

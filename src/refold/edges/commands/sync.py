@@ -4,7 +4,8 @@
 A check fetches everything the far store has, and decrypts it if there is a key. A lost or damaged
 artifact is sent again, because its digest proves it; a lost end of a log comes with any sync. A
 damaged log is left alone: other devices may have continued it. In a key file the first key
-encrypts, all decrypt, and names reveal nothing of them. Neighbours: `integrity`, `refold.stores`.
+encrypts, all decrypt, and names reveal nothing of them. Neighbours: `verify_scan_erase`,
+`refold.stores`.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from refold.conversations.verifier import Problem, Verification, verify
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Artifact
 from refold.display import moment
 from refold.edges.commands.command import Progress, Result, Screen, Yes, command, number, short_line
-from refold.edges.commands.integrity import ID_POSITION, Verified
 from refold.edges.commands.session import Session
+from refold.edges.commands.verify_scan_erase import ID_POSITION, Verified
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.log.log import now_ms
-from refold.log.trace import conversations_and_memories, is_memory
+from refold.log.stored_logs import conversations_and_memories, is_memory
 from refold.stores import key_ids, make_key, synced_of
 from refold.stores.protocol import WAITING, Device, Store, Synced, SyncedStore, SyncListener
 
@@ -253,7 +254,7 @@ def sync(
 ) -> SyncResult | FarVerified | DevicesListed | ForgottenDevice:
     if sum((status, verify, devices, forget_device is not None)) > 1:
         modes = "--status, --verify, --devices and --forget-device"
-        raise Invalid(f"{modes} exclude each other", hint="give one of them")
+        raise Invalid(f"{modes} exclude each other", hint="pass only one of them")
     if repair and not verify:
         raise Invalid("--repair is for --verify", hint="refold sync --verify --repair")
     store = synced_store(session, far, key)
@@ -324,7 +325,7 @@ def _verified(
     after = _checked(near, synced, names)
     return replace(
         after,
-        sent_again=tuple(codec.artifact_id(digest) for digest in before.artifacts_here),
+        sent_again=tuple(ids.artifact_id(digest) for digest in before.artifacts_here),
         conversations_again=tuple(id for id in before.lost if id not in after.lost),
     )
 

@@ -32,12 +32,12 @@ from refold.edges.commands.command import (
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.trace import pages_of
+from refold.log.stored_logs import pages_of
 from refold.log.undo import Change, ChangeKind, FileChange, History, history
 from refold.log.undo import Undone as Taken
 from refold.stores import open_store
 
-SPANS_SHOWN = 4
+SPANS_SHOWN = COVERS_SHOWN = 4
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 PUT_BACK = {
     "create": "is there again",
@@ -71,9 +71,8 @@ def undo(
         return _revert(session, batch)
     if files:
         _confirm_files(session, _past(session).active, yes=yes)
-    if not yes:
-        _confirm_room(session)
-    step = _take_step(session, lambda context: context.undo(files=files))
+    expect = None if yes else _confirm_room(session)
+    step = _take_step(session, lambda context: context.undo(files=files, expect=expect))
     return Undone(**asdict(step), undone=step.kind != "none")
 
 
@@ -247,13 +246,14 @@ def _show_step(step: Step, screen: Screen, *, done: str) -> None:
         screen.line(f"  a model that has one: {edit} --model NAME")
 
 
-def _confirm_room(session: Session) -> None:
-    """Asks before messages leave the page because the restored ones do not all fit."""
+def _confirm_room(session: Session) -> int | None:
+    """Asks before messages leave the page because the restored ones do not all fit. Returns the
+    head that the answer was given for, None if there was nothing to ask."""
     with _rehearsal(session) as context:
         head = context.view.head
         tried = context.undo()
         if not tried.made_room:
-            return
+            return None
         most = context.budget.input_max
         left_out = _left_out(context, tried.made_room, head)
     sizes = f"all of it would be {number(tried.tokens_whole, 'token')}, and {most:,} fit"
@@ -261,7 +261,7 @@ def _confirm_room(session: Session) -> None:
     change = f"the page would go from {tried.tokens_before:,} to {after}"
     effect = f"{sizes}: {left_out} would be left out, and {change}"
     if session.ask(f"{effect[0].upper()}{effect[1:]}. Take it back all the same?"):
-        return
+        return head
     id = session.conversation
     ways = f"for all of it: refold edit {id} --window N, or a model with a larger window"
     hint = f"{ways}; --yes takes it back all the same"
@@ -301,11 +301,22 @@ def _rehearsal(session: Session) -> Iterator[Context]:
 
 
 class Reverted(PageChange, frozen=True, kw_only=True):
+    """`covered_by` are later compactions that keep some of its messages off the page."""
+
     batch: str
+    covered_by: tuple[str, ...] = ()
 
     def show(self, screen: Screen) -> None:
         what = f"Reverted the compaction {self.batch}"
         screen.line(("bold", what), f": {sizes_text(self)}.")
+        if self.covered_by:
+            newest = self.covered_by[::-1]
+            some = ", ".join(newest[:COVERS_SHOWN]) + (", ..." if newest[COVERS_SHOWN:] else "")
+            screen.line(
+                ("yellow", f"Later compactions cover some of its messages (newest first): {some}.")
+            )
+            screen.line("These messages come back when those are undone, too:")
+            screen.line(f"  {screen.call('undo', self.conversation, newest[0])}")
         screen.line(("dim", f"Redo with: {screen.call('redo', self.conversation)}"))
 
 
@@ -313,9 +324,11 @@ def _revert(session: Session, typed: str) -> Reverted:
     with session.context(writes=True) as context:
         before = page_size(context)
         batch = _batch_meant(context, typed)
-        context.undo(batch)
+        covered_by = context.undo(batch).covered_by
         after = page_size(context)
-    return Reverted(conversation=context.id, batch=batch, **sizes(before, after))
+    return Reverted(
+        conversation=context.id, batch=batch, covered_by=covered_by, **sizes(before, after)
+    )
 
 
 def _batch_meant(context: Context, typed: str) -> str:

@@ -21,8 +21,9 @@ from refold.edges.commands.command import Result, Screen, short_line
 from refold.edges.commands.page import MessageRow, State, named_messages, state_of, whole_slots
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
-from refold.log.points import Batch
-from refold.log.trace import Trace, history_of, pages_of
+from refold.log.message_history import Trace, history_of
+from refold.log.states import Batch
+from refold.log.stored_logs import pages_of
 from refold.log.unfold import body_text
 from refold.redaction import redacted
 from refold.stores.protocol import Store

@@ -159,7 +159,7 @@ class Client:
             return Denied(f"{self.host} answered {status}", hint=hint)
         if 300 <= status < 400:
             reason = f"{self.host} answered {status}; no redirect is followed"
-            return Invalid(reason, hint="give the final address")
+            return Invalid(reason, hint="pass the final address")
         text = content.decode("utf-8", "replace")
         if key:  # a provider may echo the key
             text = text.replace(key, "[key]")
@@ -202,10 +202,10 @@ def check_limits(*, timeout_s: float, deadline_s: float, tries: int) -> None:
     for name, seconds in (("timeout_s", timeout_s), ("deadline_s", deadline_s)):
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or not 0 < seconds <= DEADLINE_MAX_S:
-            hint = f"give seconds, above 0 and at most {DEADLINE_MAX_S:,}"
+            hint = f"pass seconds, above 0 and at most {DEADLINE_MAX_S:,}"
             raise Invalid(f"{name} is {seconds!r}", hint=hint)
     if not isinstance(tries, int) or not 1 <= tries <= TRIES_MAX:
-        raise Invalid(f"tries is {tries!r}", hint=f"give a number from 1 to {TRIES_MAX}")
+        raise Invalid(f"tries is {tries!r}", hint=f"pass a number from 1 to {TRIES_MAX}")
 
 
 # --- waiting ---

@@ -79,7 +79,9 @@ def vectors_of(body: dict[str, Any], count: int) -> list[list[float]]:
     if sizes != {max(sizes)} - {0} or not all(
         _is_number(x) for vector in vectors for x in vector or ()
     ):
-        raise Unavailable("the endpoint gave no vectors", hint="check the address and the model")
+        raise Unavailable(
+            "the endpoint returned no vectors", hint="check the address and the model"
+        )
     return vectors  # type: ignore[return-value]
 
 

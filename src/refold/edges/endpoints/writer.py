@@ -59,7 +59,7 @@ def endpoint(
         window = info.window if info.known else WINDOW_DEFAULT
     check_limits(timeout_s=timeout_s, deadline_s=deadline_s, tries=tries)
     if not isinstance(window, int) or window < 1:
-        raise Invalid(f"window is {window!r}", hint="give the model's window in tokens")
+        raise Invalid(f"window is {window!r}", hint="pass the model's window in tokens")
     return Endpoint(
         check_address(url),
         model,
@@ -192,7 +192,7 @@ def _finish(reason: object) -> str:
 
 def _missing(what: str) -> Unavailable:
     hint = "check the address and the kind of the endpoint"
-    return Unavailable(f"the writer's endpoint gave no {what}", hint=hint)
+    return Unavailable(f"the writer's endpoint returned no {what}", hint=hint)
 
 
 def _table(value: object, what: str) -> dict[str, Any]:

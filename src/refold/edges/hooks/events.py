@@ -140,7 +140,7 @@ class _Keeper:
 
         from refold.artifacts.intake import type_of_output
         from refold.artifacts.stub import stub_of
-        from refold.core.codec import artifact_id
+        from refold.core.ids import artifact_id
         from refold.core.model import Artifact
 
         self.sizes.append(len(text))

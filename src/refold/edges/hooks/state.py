@@ -4,8 +4,8 @@ Each session has a folder: `pending/` has large outputs that are not in the log 
 saved on the page, `offer` the notes for the next compaction, `followed` the time of the last write
 to the log. `errors.log` is for all sessions. Only `pending/` must not be deleted. In the settings,
 only refold's own hooks and status line are ever changed. Standard library only, because this loads
-for every event and status line. Neighbours: `edges.hosts` reads and writes the settings,
-`commands.hosts` shows the change and asks.
+for every event and status line. Neighbours: `edges.host_config` reads and writes the settings,
+`commands.install` shows the change and asks.
 """
 
 from __future__ import annotations

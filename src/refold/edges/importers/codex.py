@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from refold.config import NUMBER_MAX
 from refold.core.model import Usage
 from refold.edges.importers.entry import (
     Entry,
@@ -28,6 +29,7 @@ from refold.edges.importers.lines import Lines, Reader, counts, digest, guarded,
 Payload = dict[str, Any]
 
 _TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
+WINDOW_MIN = 1_000  # tokens; a smaller number is no model's window
 # Events that repeat the content of items.
 REPEATS = frozenset({
     "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "exec_command_begin",
@@ -97,6 +99,9 @@ def _item(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
 
 def _event(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     kind = str(payload.get("type") or "event")
+    window = _window_of(payload)
+    if window:
+        yield SessionFacts(window=window, **where)
     usage = _usage_of(payload, key) if kind == "token_count" else None
     if usage is not None:
         yield UsageEntry(usage=usage, key=key, **where)
@@ -112,6 +117,13 @@ def _usage_of(payload: Payload, key: str) -> Usage | None:
         return None
     read, written, cached = counts(last, "input_tokens", "output_tokens", "cached_input_tokens")
     return Usage(input=read, output=written, cache_read=cached, response=key)
+
+
+def _window_of(payload: Payload) -> int:
+    """The window that the agent has for its model, where an event says so; else 0."""
+    info = payload.get("info")
+    window = (info if isinstance(info, dict) else payload).get("model_context_window")
+    return window if isinstance(window, int) and WINDOW_MIN <= window <= NUMBER_MAX else 0
 
 
 def _compacted(payload: Payload, key: str, where: Where) -> Iterator[Entry]:

@@ -2,8 +2,8 @@
 
 `line` is the position in the file: a line, or an element where the file is one JSON value.
 `session` names a side chain (empty: the session itself); `key` is the name of the entry in the file
-and does not change when the file grows. Neighbours: readers make entries, `follow` writes them,
-`importer` reports.
+and does not change when the file grows. Neighbours: readers make entries, `session_update` writes
+them, `importer` reports.
 """
 
 from __future__ import annotations
@@ -49,9 +49,11 @@ class Where(TypedDict, total=False):
 
 
 class SessionFacts(Entry, frozen=True, kw_only=True):
-    """Facts about the session, valid from here on; None means unchanged."""
+    """Facts about the session, valid from here on; None means unchanged. `window` is the model's,
+    as the agent has it."""
 
     model: str | None = None
+    window: int | None = None
     title: str | None = None
     system: Any = None
     tools: list[Any] | None = None

@@ -4,7 +4,7 @@ Items are compared with the file in order. Only an import removes items: a user'
 compaction, pin or erasure changes the page, but not the list of imported items. The log keeps the
 line ids of an erased message and none of its text, so an erased line is recognized by its id alone.
 A file repeats the facts about its session, and a user may have changed them since, so only changes
-are written. Neighbours: `follow` compares and writes, `importer` finds conversations.
+are written. Neighbours: `session_update` compares and writes, `importer` finds conversations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.core.active_events import switches
 from refold.core.codec import decode
 from refold.core.model import (
     MIRRORED,
@@ -30,7 +31,6 @@ from refold.core.model import (
     Summarize,
     Usage,
 )
-from refold.core.switches import switches
 from refold.dialects.tools import plain_system, plain_tools
 from refold.edges.importers.entry import (
     ADOPTED,
@@ -42,7 +42,7 @@ from refold.edges.importers.entry import (
     UnreadLine,
 )
 from refold.edges.importers.lines import digest
-from refold.engine.batch import Batch
+from refold.engine.bulk_write import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.notes import KEY_CHARS_MAX, Name, name_of
@@ -50,8 +50,9 @@ from refold.tokens.models import together
 
 # Kinds of notes that have a place in the order of the file; "" is a message.
 ORDERED_KINDS = frozenset({"", ADOPTED, REWOUND, UNREAD})
-FIELDS = ("model", "title", "system", "tools")
-PAGE_FIELDS = ("model", "system", "tools")  # valid from a position on; the title is the session's
+FIELDS = ("model", "window", "title", "system", "tools")
+# Valid from a position on; the title is the session's.
+PAGE_FIELDS = ("model", "window", "system", "tools")
 TAKEN = "taken"  # in a rewind note: the number of reverts directly before it
 _STAND_IN = "erased:"  # the key of placeholders for erased messages, in logs of earlier versions
 _METADATA = "metadata."
@@ -149,7 +150,9 @@ class _Walk:
     def _take_unnamed(self, event: Event) -> None:
         match decode(event) if event.kind in ("meta", "usage", "erase") else None:
             case Meta() as meta:
-                fields = {field: getattr(meta, field) for field in FIELDS}
+                fields = {field: getattr(meta, field, None) for field in FIELDS}
+                windows = {("window", _encoded(one)) for one in (meta.windows or {}).values()}
+                self._facts |= windows
                 fields |= {_METADATA + name: one for name, one in (meta.metadata or {}).items()}
                 known = ((name, one) for name, one in fields.items() if one is not None)
                 self._facts.update((name, _encoded(one)) for name, one in known)
@@ -324,6 +327,8 @@ class FactWriter:
         for name, value in fields.items():
             if value is not None and self._so_far.get(name) != value:
                 self._so_far[name] = self._news[name] = value
+                if name == "model":
+                    self._so_far.pop("window", None)  # it was the other model's
 
     def write(self) -> None:
         """Writes the changes before a new entry, except for values that may have been erased."""
@@ -351,7 +356,7 @@ class FactWriter:
         return {
             name: value
             for name, value in fields.items()
-            if name == "model" or self._log.has_had(name, _loggable(name, value))
+            if name in ("model", "window") or self._log.has_had(name, _loggable(name, value))
         }
 
     def _write(self, fields: dict[str, Any]) -> None:
@@ -379,6 +384,7 @@ class FactWriter:
         }
         self._context.update(
             model=fields.get("model"),
+            window=fields.get("window"),
             title=fields.get("title"),
             system=fields.get("system"),
             tools=fields.get("tools"),

@@ -4,7 +4,8 @@ side chains.
 The conversation id is derived from the source and the session, so a session always maps to the same
 conversation, wherever its file is; a list without an id is identified by its path. The metadata of
 a conversation names its session, and only that session may continue in it. A session without
-messages creates no conversation. Neighbours: `recognition` finds the source, `follow` writes.
+messages creates no conversation. Neighbours: `recognition` finds the source, `session_update`
+writes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.config import Config
 from refold.conversations.importer import import_document, read_document
-from refold.conversations.listing import SESSION, is_erased, preview, title_of
+from refold.conversations.listing import (
+    IMPORTED,
+    PART_OF,
+    SESSION,
+    is_erased,
+    preview,
+    title_of,
+)
 from refold.core.codec import decode
 from refold.core.model import Erase, Meta, Note
 from refold.core.shortened import ERASED
@@ -42,7 +50,6 @@ from refold.edges.importers.entry import (
     UnreadLine,
     printable,
 )
-from refold.edges.importers.follow import Follower, OrderedEntry
 from refold.edges.importers.imported_log import (
     ChangedFile,
     imported_log,
@@ -52,9 +59,10 @@ from refold.edges.importers.imported_log import (
 )
 from refold.edges.importers.lines import Advance, Lines, Unchanged, digest
 from refold.edges.importers.recognition import Recognised, recognised
+from refold.edges.importers.session_update import Follower, OrderedEntry
 from refold.engine.context import Context
 from refold.errors import Conflict, Invalid
-from refold.log.trace import conversations, is_taken, pages_of
+from refold.log.stored_logs import conversations, is_taken, pages_of
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
@@ -63,7 +71,6 @@ BRANCHES_MAX = 50
 FORK_TITLE = "Fork of "  # prefix of the default title of a fork
 GARBAGE_VALUES = 200_000
 TRIES_MAX = 5  # attempts while another process writes to the same conversation
-IMPORTED = "imported"  # metadata key of the source
 ID_CHARS_FREE, NUMBERS_MAX = 56, 1_000  # for an id with a number at its end
 TITLE_CHARS = 60
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -296,7 +303,7 @@ def _intake(job: _Job, session: str, *, is_branch: bool = False) -> Intake:
         log.has_erasures |= bool(log.erased_ids)
     own = {SESSION: _conversation(job.own, session), IMPORTED: job.found.source}
     if session and job.found.session != "":
-        own["part_of"] = job.main
+        own[PART_OF] = job.main
     tally, has_line_ids = job.tallies[session], job.found.has_line_ids
     follower = Follower(context, job.found.source, log, tally, has_line_ids=has_line_ids)
     # Written once, since a user may change it afterwards.

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from refold.conversations.listing import PART_OF
 from refold.core.model import Usage
 from refold.edges.importers.entry import (
     Entry,
@@ -71,7 +72,7 @@ def _session(info: Value, messages: list[Any], line: int | None) -> Iterator[Ent
         line=line or 1,
         session=session,
         title=title[:200] if isinstance(title, str) and title.strip() else None,
-        metadata={"part_of": f"opencode-{parent}"[:64]} if parent else None,
+        metadata={PART_OF: f"opencode-{parent}"[:64]} if parent else None,
     )
     for place, one in enumerate(_without_reverted(info, messages), start=1):
         where = Where(line=line or place, session=session)

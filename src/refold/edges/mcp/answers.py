@@ -16,7 +16,12 @@ from pydantic import Field
 import refold
 from refold.conversations.listing import id_of, newest, title_of
 from refold.display import cut, fenced, moment, number, one_line
-from refold.engine.memory import ForgetArguments, MemoryTools, RecallArguments, RememberArguments
+from refold.engine.conversation_memory import (
+    ForgetArguments,
+    MemoryTools,
+    RecallArguments,
+    RememberArguments,
+)
 from refold.errors import Invalid, NotFound
 from refold.log.unfold import body_text
 from refold.search.searcher import Searcher

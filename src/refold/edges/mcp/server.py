@@ -3,7 +3,7 @@
 Annotations are honest: all tools but two only read, and only `forget` destroys. An error of refold
 becomes an error of the SDK, with its hint. For hosts that start no programs, the same server
 listens on a port: reachable only from this machine, by its own names, from no page in a browser
-(`edges.gate`; the SDK checks Host and Origin again), and only with the token. Neighbours:
+(`edges.local_access`; the SDK checks Host and Origin again), and only with the token. Neighbours:
 `answers`, the command `mcp`.
 """
 
@@ -21,7 +21,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 
 import refold
-from refold.edges.gate import Gate, Unauthorized
+from refold.edges.local_access import Gate, Unauthorized
 from refold.edges.mcp.answers import Answers
 from refold.errors import OUTCOMES
 

@@ -22,7 +22,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from refold.edges.gate import Admitted, Gate, Header
+from refold.edges.local_access import Admitted, Gate, Header
 from refold.edges.proxy.folding import Asking, with_headers
 from refold.edges.proxy.folding import Send as Sender
 from refold.edges.proxy.http import (
@@ -35,9 +35,9 @@ from refold.edges.proxy.http import (
     send_error,
     send_json,
 )
-from refold.edges.proxy.inside.events import Inside
-from refold.edges.proxy.inside.rounds import Rounds, can_be_read, ways_of
 from refold.edges.proxy.observer import Finished, ObservedCall, Observer
+from refold.edges.proxy.own_tools.events import Inside
+from refold.edges.proxy.own_tools.rounds import Rounds, can_be_read, ways_of
 from refold.edges.proxy.page import is_refused, without_thinking
 from refold.edges.proxy.savings import KEPT, Told, UsageReader, line_text, place_of, reason_of
 from refold.edges.proxy.upstream import (

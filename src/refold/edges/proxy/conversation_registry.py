@@ -24,12 +24,12 @@ import refold
 from refold import dialects
 from refold.conversations.importer import Recognised, recognise
 from refold.core.call_arguments import canonical_arguments
-from refold.core.model import Block, Text, ToolCall, View
+from refold.core.model import Block, Message, Text, ToolCall, View, is_shown
 from refold.dialects.protocol import GO_ON
 from refold.edges.proxy.body import Begun, ParsedCall, Wire, is_answer
 from refold.edges.proxy.folding import Compaction, Folding
-from refold.edges.proxy.inside import tools as inside
-from refold.edges.proxy.inside.tools import Kept, added_in
+from refold.edges.proxy.own_tools import tools as inside
+from refold.edges.proxy.own_tools.tools import Kept, added_in
 from refold.edges.proxy.page import Encoded, as_the_client_has_them, has_thoughts_of
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.edges.proxy.upstream import Limits
@@ -64,7 +64,8 @@ class OpenConversation:
         notes = context.log.notes()
         calls = list(_calls(notes))
         self.has_inside = any(note.kind == inside.KEPT_NOTE for note in notes)
-        self.is_swapped = self.has_inside or any(line.folded for line, _ in calls)
+        has_opening = any(is_shown(slot.message) for slot in context.view.slots)
+        self.is_swapped = self.has_inside or has_opening or any(line.folded for line, _ in calls)
         self.tools = added_in(notes)  # our own, from the beginning of the conversation
         self.inside = Kept(parsed.dialect)
         self.dialect, self.session, self.model = parsed.dialect, parsed.session, parsed.model
@@ -142,6 +143,12 @@ class OpenConversation:
             inner=self.inside.inner(messages),
             upto=self.answered or None,
         )
+
+    def show_opening(self, opening: Message) -> None:
+        """Puts an opening on the page after the first words, which are in the log; once."""
+        if not any(is_shown(slot.message) for slot in self.context.view.slots):
+            self.context.append(opening, by="memory")
+            self.is_swapped = True
 
     def keep_reply(self) -> None:
         """Writes the last answer to the log in the form in which the client will repeat it."""

@@ -28,9 +28,9 @@ from refold.compaction.native import NativeRequest
 from refold.config import NUMBER_MAX
 from refold.core.budget import RESERVE_MAX
 from refold.core.codec import EVENT_BYTES_MAX
-from refold.core.model import NATIVE
+from refold.core.model import NATIVE, Message
 from refold.dialects.native import native_wire
-from refold.edges.gate import Header
+from refold.edges.local_access import Header
 from refold.edges.proxy.body import LISTS, MARK, ParsedCall, Wire
 from refold.edges.proxy.upstream import Limits, Target
 from refold.errors import Unavailable
@@ -52,11 +52,13 @@ WISHED: dict[str, Any] = {
 
 class Folding(Struct, frozen=True, kw_only=True):
     """Whether requests are folded, by whom first, and into which window (None: the model's). With
-    `tools`, new conversations have our tools."""
+    `tools`, new conversations have our tools; with an `opening`, they show it after their first
+    words."""
 
     folds: bool = False
     native: bool = False  # the provider is asked for compactions first
     tools: bool = False
+    opening: Message | None = None
     window: int | None = None
     config: dict[str, Any] = {}
 
@@ -66,7 +68,7 @@ class Folding(Struct, frozen=True, kw_only=True):
         ladder = loaded(self.config)[0].ladder
         asks = {"ladder": tuple(dict.fromkeys((NATIVE, *ladder)))} if self.native else {}
         return {
-            **(WISHED if self._is_wish(parsed) else {}),
+            **wished(self.window, parsed.model, self.config),
             **self.config,
             **asks,
             "dialect": parsed.dialect,
@@ -76,15 +78,6 @@ class Folding(Struct, frozen=True, kw_only=True):
             "offload_tokens": self.large_tokens(parsed) if offloads else NUMBER_MAX,
         }
 
-    def _is_wish(self, parsed: ParsedCall) -> bool:
-        """Whether the model has room for an answer above the window, and the user has not set when
-        and how far to compact."""
-        window, info = self.window, model_info(parsed.model or None)
-        if window is None or not info.known or window < WISH_FROM:
-            return False
-        answer = min(info.output or RESERVE_MAX, RESERVE_MAX)
-        return not has_user_limits(*loaded(self.config)) and window + answer <= info.window
-
     def large_tokens(self, parsed: ParsedCall) -> int:
         """The size from which a result is a stub at its first send: the user's setting, or the one
         for a caller's own messages. An agent behind a base URL has no tool to unfold it; smaller
@@ -92,6 +85,17 @@ class Folding(Struct, frozen=True, kw_only=True):
         said = loaded(self.config)[0].offload_tokens
         window = self.window or model_info(parsed.model or None).window
         return whole_tokens(window) if said is None else said
+
+
+def wished(window: int | None, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """The settings for a window that is a wish: the model has room for an answer above it, and the
+    user has not set when and how far to compact. Otherwise none."""
+    info = model_info(model or None)
+    if window is None or not info.known or window < WISH_FROM:
+        return {}
+    answer = min(info.output or RESERVE_MAX, RESERVE_MAX)
+    is_wish = not has_user_limits(*loaded(config)) and window + answer <= info.window
+    return WISHED if is_wish else {}
 
 
 ANSWER_BYTES_MAX = EVENT_BYTES_MAX

@@ -15,7 +15,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from refold.edges.gate import Header
+from refold.edges.local_access import Header
 from refold.edges.proxy.savings import UsageReader
 from refold.edges.proxy.upstream import Answer, Limits, end_to_end
 from refold.errors import OUTCOMES, RefoldError, Unavailable

@@ -24,9 +24,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from refold.core.model import ToolCall, ToolResult, Usage
+from refold.core.model import Message, ToolCall, ToolResult, Usage
 from refold.dialects.usage import read_usage
-from refold.edges.gate import Header
+from refold.edges.local_access import Header
 from refold.edges.proxy.body import (
     LISTS,
     Copy,
@@ -41,8 +41,8 @@ from refold.edges.proxy.body import (
 )
 from refold.edges.proxy.conversation_registry import ConversationRegistry, OpenConversation, common
 from refold.edges.proxy.folding import Send, headers_for
-from refold.edges.proxy.inside import tools as kept
-from refold.edges.proxy.inside.events import Inside
+from refold.edges.proxy.own_tools import tools as kept
+from refold.edges.proxy.own_tools.events import Inside
 from refold.edges.proxy.page import as_the_client_has_them, is_own, is_refused, with_loops_taken
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.edges.proxy.upstream import Target, is_retry, session_of
@@ -92,6 +92,7 @@ class ObservedCall(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}  # needed by the body, in addition to the client's own
     at: float = 0.0  # when the first words arrived, in seconds
     refusal: Refusal | None = None  # of first words that were too long and are shortened
+    opening: Message | None = None  # of first words, sent after them
 
     @property
     def share(self) -> float:
@@ -116,6 +117,7 @@ class Observer:
 
     def __init__(self, registry: ConversationRegistry) -> None:
         self._registry = registry
+        self._opened: dict[str, list[Wire]] = {}  # the first words of each session
 
     def read(
         self, body: bytes, target: Target, headers: Sequence[Header] = ()
@@ -144,14 +146,29 @@ class Observer:
                 held.native.end()
 
     def _first_words(self, parsed: ParsedCall) -> ObservedCall:
-        """Takes the beginning of a conversation, the only moment at which our tools can be
-        added."""
-        at = time.monotonic()
-        if not self._registry.folding.tools or not kept.can_be_added(parsed):
-            return ObservedCall(parsed=parsed, at=at)
-        parsed = kept.with_tools(parsed, kept.definitions(parsed.dialect))
-        sent = kept.own_list(parsed)
-        return ObservedCall(parsed=parsed, body=parsed.with_list(sent), sent=sent, at=at)
+        """Takes the beginning of a conversation, the only moment at which our tools and an opening
+        can be added."""
+        observed = ObservedCall(parsed=parsed, at=time.monotonic(), opening=self._opening(parsed))
+        if self._registry.folding.tools and kept.can_be_added(parsed):
+            parsed = kept.with_tools(parsed, kept.definitions(parsed.dialect))
+            sent = kept.own_list(parsed)
+            body = parsed.with_list(sent)
+            observed = msgspec.structs.replace(observed, parsed=parsed, body=body, sent=sent)
+        if observed.opening is None:
+            return observed
+        with self._registry.aside() as aside:
+            held = _begun_aside(aside, observed)
+            shown = self._shown(held, parsed)
+        return msgspec.structs.replace(observed, body=shown.body, sent=shown.sent)
+
+    def _opening(self, parsed: ParsedCall) -> Message | None:
+        """The opening for these first words. A session shows it once: later first words of the same
+        session are those of its sub-agents."""
+        opening = self._registry.folding.opening
+        if opening is None or not parsed.session:
+            return opening
+        first = self._opened.setdefault(parsed.session, parsed.messages)
+        return opening if first == parsed.messages else None
 
     def beside(self, parsed: ParsedCall) -> tuple[bytes | None, dict[str, str]]:
         """The body and headers for a call about a conversation, such as a token count: with the
@@ -306,9 +323,7 @@ class Observer:
         answered; None if the refusal is about something else."""
         observed = msgspec.structs.replace(observed, refusal=refusal)
         with self._registry.aside() as aside:
-            held = aside.begin(observed.parsed, at=observed.at, anyway=True)
-            assert held is not None
-            _begin_tools(held, observed)
+            held = _begun_aside(aside, observed)
             if not take_refused(aside, held, observed.parsed, refusal):
                 return None
             shown = self._shown(held, observed.parsed)
@@ -400,8 +415,9 @@ class Observer:
     ) -> None:
         """Writes first words and their answer, which the client has not continued yet."""
         held.began_at, held.retries = observed.at, parsed.retries
-        _begin_tools(held, observed)
-        if observed.refusal is not None and not held.is_swapped:
+        was_swapped = held.is_swapped
+        _begin(held, observed)
+        if observed.refusal is not None and not was_swapped:
             take_refused(self._registry, held, observed.parsed, observed.refusal)
         if inside.inner:
             kept.note(held.context, inside)
@@ -451,10 +467,21 @@ class Observer:
         return held.account.observed(usage)
 
 
-def _begin_tools(held: OpenConversation, observed: ObservedCall) -> None:
-    """Notes in the log that the first words were sent with our tools."""
+def _begun_aside(aside: ConversationRegistry, observed: ObservedCall) -> OpenConversation:
+    """First words that were not answered yet, in a conversation of a registry aside."""
+    held = aside.begin(observed.parsed, at=observed.at, anyway=True)
+    assert held is not None
+    _begin(held, observed)
+    return held
+
+
+def _begin(held: OpenConversation, observed: ObservedCall) -> None:
+    """Brings the log to where the first words were sent: with our tools, and with an opening."""
     if observed.sent is not None and not held.tools:
         held.tools = kept.begin(held.context, observed.parsed.dialect)
+    if observed.opening is not None:
+        mirror(held, observed.parsed)
+        held.show_opening(observed.opening)
 
 
 STUB_TOKENS = 400  # the usual size of a stub

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from refold import decoding
+from refold.core.model import Message
 from refold.edges.proxy.upstream import Limits
 from refold.edges.server.connection import SETTINGS, log_to_stderr
 from refold.edges.server.connection import listen as listen  # for the command `proxy`
@@ -41,8 +42,8 @@ GARBAGE = 20_000  # objects between two collections; most objects of a call are 
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):
-    """The settings of a proxy. `bases` are unusual addresses of providers; with `plain` it only
-    passes on."""
+    """The settings of a proxy. `bases` are unusual addresses of providers, `opening` is put on the
+    page of each new conversation; with `plain` it only passes on."""
 
     store: str
     host: str = "127.0.0.1"
@@ -53,6 +54,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
     native: bool = False
     tools: bool = False
     window: int | None = None
+    opening: Message | None = None
     bases: dict[str, str] = {}
     plain: bool = False
     log_level: str = "info"
@@ -150,7 +152,7 @@ def main() -> None:
 
 def proxy_of(given: ProxySettings) -> Proxy:
     """The application, with its store open."""
-    from refold.edges.gate import Gate
+    from refold.edges.local_access import Gate
     from refold.edges.proxy.app import Proxy
     from refold.edges.proxy.conversation_registry import ConversationRegistry
     from refold.edges.proxy.folding import Folding
@@ -165,7 +167,11 @@ def proxy_of(given: ProxySettings) -> Proxy:
     if given.plain:
         return Proxy(upstream, gate=gate, limits=given.limits)
     folding = Folding(
-        folds=given.folds, native=given.native, tools=given.tools, window=given.window
+        folds=given.folds,
+        native=given.native,
+        tools=given.tools,
+        opening=given.opening,
+        window=given.window,
     )
     registry = ConversationRegistry(open_store(given.store), folding, given.limits)
     return Proxy(

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from refold.checked import quoted
 from refold.core.codec import EVENT_BYTES_MAX
-from refold.edges.gate import Header
+from refold.edges.local_access import Header
 from refold.errors import Invalid, RefoldError, Unavailable
 from refold.system.http_answer import Unpacker, status_checked
 

@@ -7,7 +7,7 @@ failure is answered as one of `errors`, never with an internal text.
 
 Readiness checks the store, and a late answer counts as a failure. Load balancers ask often, and an
 unreachable store may be slow to fail: one check runs at a time, in one thread, and all callers
-share it. Neighbours: `routes` has the table, `gate` the permissions, `serve` runs this.
+share it. Neighbours: `route_table` has the table, `access` the permissions, `serve` runs this.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from msgspec.structs import replace
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
-from refold.edges.server import observability, routes
+from refold.edges.server import observability, route_table
+from refold.edges.server.access import HEADERS, Bodies, Gate, Orgs, Token, Tokens, headers_of
 from refold.edges.server.audit import Audit, entry_of, result_of
-from refold.edges.server.commit import GroupCommit
+from refold.edges.server.change_feed import Listening
 from refold.edges.server.connection import ENDING
-from refold.edges.server.feed import Listening
-from refold.edges.server.gate import HEADERS, Bodies, Gate, Orgs, Token, Tokens, headers_of
-from refold.edges.server.limits import Busy, Limits
-from refold.edges.server.logs import AppendQuery, append, events_checked
+from refold.edges.server.group_commit import GroupCommit
+from refold.edges.server.log_routes import AppendQuery, append, events_checked
 from refold.edges.server.observability import CallLines, Metrics, Shared, as_callers_see, warn
+from refold.edges.server.rate_limits import Busy, Limits
 from refold.edges.server.route import Call, Route, parsed_query, query_of
-from refold.edges.server.routes import APPEND, Answer, answer_of, failure_of
+from refold.edges.server.route_table import APPEND, Answer, answer_of, failure_of
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
 from refold.stores import TooNew, hints_of, passes_walls
 
@@ -90,7 +90,7 @@ class Server:
         self._commits: dict[str, GroupCommit] = {}
         self._task: asyncio.Task[None] | None = None
         self._threads: anyio.CapacityLimiter | None = None
-        self.routes = routes.table(self)
+        self.routes = route_table.table(self)
         self._matchers = [_matcher(route) for route in self.routes]
 
     # --- ASGI ---
@@ -230,10 +230,10 @@ class Server:
         )
         if not route.waits:
             return answer_of(route.run(call), route.status, self.in_thread)
-        if route.run is routes.ready:
+        if route.run is route_table.ready:
             await self.readiness.check()
             return answer_of(route.run(call), route.status, self.in_thread)
-        if route.run is routes.feed:
+        if route.run is route_table.feed:
             return await self._feed_answer(call, scope)
         if route.streams:
             async with self.bodies.spooled(scope, receive) as chunks:
@@ -333,7 +333,7 @@ class Server:
     # --- the feed ---
 
     async def _feed_answer(self, call: Call, scope: Scope) -> Answer:
-        query = call.parsed_query(routes.FeedQuery)
+        query = call.parsed_query(route_table.FeedQuery)
         assert call.token is not None
         if b"text/event-stream" in scope[HEADERS].get(b"accept", b""):
             stream = await self.listening.stream(call.token, query.after)

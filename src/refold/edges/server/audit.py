@@ -22,12 +22,12 @@ from msgspec.structs import replace
 from refold import decoding
 from refold.core.codec import decode
 from refold.core.model import Note
-from refold.edges.server.contents import Dropped, Forgot
-from refold.edges.server.gate import Token, Tokens
+from refold.edges.server.access import Token, Tokens
+from refold.edges.server.content_routes import Dropped, Forgot
 from refold.edges.server.route import Route
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.trace import pages_of
+from refold.log.stored_logs import pages_of
 from refold.stores.protocol import Store
 
 KIND = "audit"

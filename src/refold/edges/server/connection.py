@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from refold.display import visible
-from refold.edges.server.limits import Limits
+from refold.edges.server.rate_limits import Limits
 from refold.errors import Unavailable
 
 ENDING = "refold.ending"  # state key of an application: its function to call on shutdown

@@ -4,8 +4,8 @@ people, or secrets.
 Several workers share one port, so a scraper cannot choose the one that answers. Each writes its
 counts to its own file each second, and the answering one adds them up; counts of an ended worker
 stay. The log has one JSON object per line, with event and time. The reason for an unavailable store
-is for the operator: it is in the log, not in the answer. Neighbours: `app` and `feed` count and
-log, `serve` makes the folder and configures the log.
+is for the operator: it is in the log, not in the answer. Neighbours: `app` and `change_feed` count
+and log, `serve` makes the folder and configures the log.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 `run` is a plain function and may block: it runs in a worker thread. It gets a `Call` and returns a
 value (sent as JSON), or `Lines`, `Chunks` or `Plain`. A module registers its functions with
 `@ROUTES.add(...)`. Permission is checked on the matched route, never on the text of a URL.
-Neighbours: `app` calls routes, `routes` has the complete table and describes it, `gate` has levels
-and tokens.
+Neighbours: `app` calls routes, `route_table` has the complete table and describes it, `access` has
+levels and tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from refold import decoding
-from refold.edges.server.gate import Level, Orgs, Token
+from refold.edges.server.access import Level, Orgs, Token
 from refold.errors import Invalid
 from refold.stores.protocol import Store
 
@@ -162,5 +162,5 @@ def query_of(raw: bytes) -> dict[str, Any]:
         raise Invalid(f"unreadable query: {error}") from error
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise Invalid("a parameter occurs twice in the query", hint="give each parameter once")
+        raise Invalid("a parameter occurs twice in the query", hint="pass each parameter once")
     return dict(pairs)

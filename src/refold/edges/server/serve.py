@@ -28,10 +28,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold import decoding
+from refold.edges.server.access import Orgs, Tokens
 from refold.edges.server.connection import SETTINGS, listen, log_to_stderr
-from refold.edges.server.gate import Orgs, Tokens
-from refold.edges.server.limits import Limits
 from refold.edges.server.observability import Shared
+from refold.edges.server.rate_limits import Limits
 from refold.errors import Denied, Invalid, Unavailable, install_hint
 from refold.stores import hints_of
 from refold.system import own_python
@@ -106,7 +106,7 @@ def _check_certificate(given: ServerSettings) -> None:
         context.load_cert_chain(given.certificate, given.key, password=no_password)
     except (OSError, ssl.SSLError) as error:
         message = f"{given.certificate} and {given.key} cannot be used: {error}"
-        raise Invalid(message, hint="give a certificate and its own key, both as PEM") from error
+        raise Invalid(message, hint="pass a certificate and its own key, both as PEM") from error
 
 
 def _check_direct(orgs: Orgs, direct: str) -> None:

@@ -27,7 +27,7 @@ from typing import Literal
 from msgspec import Struct
 
 from refold.checked import quoted
-from refold.core.codec import conversation_checked
+from refold.core.ids import conversation_checked
 from refold.errors import Conflict, Denied, Invalid, NotFound
 from refold.memory.files.commands import ROOT, MemoryPath
 from refold.settings.sources import check_owner, data_folder, project_folder

@@ -11,7 +11,7 @@ time, and asserts. No test framework is needed to import this. With pytest:
 
 from __future__ import annotations
 
-from refold.stores.contract import crowd, families, logs
+from refold.stores.contract import concurrency, forks_and_erasure, logs
 from refold.stores.contract.kit import Clause, Make, Place
 
 __all__ = ["CLAUSES", "Clause", "Make", "Place", "name"]
@@ -25,9 +25,9 @@ def random_steps_leave_what_a_plain_dictionary_would_hold(make: Make) -> None:
 
 CLAUSES: list[Clause] = [
     *logs.CLAUSES,
-    *families.CLAUSES,
+    *forks_and_erasure.CLAUSES,
     *logs.CONTENTS,
-    *crowd.CLAUSES,
+    *concurrency.CLAUSES,
     random_steps_leave_what_a_plain_dictionary_would_hold,
 ]
 

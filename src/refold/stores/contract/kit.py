@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Event, Meta
 from refold.errors import RefoldError
 from refold.stores.protocol import Store
@@ -71,7 +71,7 @@ def sealed(
     events: list[Event] = []
     for body in bodies:
         seq, chain = (before.seq + 1, before.chain) if before else (1, codec.ZERO)
-        id = codec.uuid7(at_ms + seq, secrets.token_bytes(10))
+        id = ids.uuid7(at_ms + seq, secrets.token_bytes(10))
         salt = secrets.token_bytes(codec.SALT_BYTES)
         before = codec.seal(
             chain, seq, id=id, at_ms=at_ms + seq, by=by, kind=kind, body=body, salt=salt, tokens=seq

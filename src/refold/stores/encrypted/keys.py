@@ -7,7 +7,7 @@ encrypted.
 
 Bytes are encrypted with AES-256 in GCM, with a random nonce in front. Their context (position,
 owner) is authenticated with them but not stored: bytes moved elsewhere do not decrypt. Neighbours:
-`event` encrypts events and artifacts, the commands `sync key` write the file.
+`encrypted_event` encrypts events and artifacts, the commands `sync key` write the file.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def key_of(passphrase: str, name: str) -> Key:
     passphrase, name = (unicodedata.normalize("NFC", text) for text in (passphrase, name))
     if len(passphrase) < PASSPHRASE_CHARS_MIN:
         message = f"a passphrase has at least {PASSPHRASE_CHARS_MIN} characters"
-        raise Invalid(message, hint="several words that nobody would put together")
+        raise Invalid(message, hint="use several unrelated words")
     if not name:
         hint = "the same on every device: --name acme"
         raise Invalid("a key from a passphrase also needs a name", hint=hint)
@@ -154,7 +154,7 @@ def rotate(path: str, key: Key) -> Keys:
     old = read(path)
     if key in old.keys:
         message = f"{old.path} has the key {key.id} already"
-        raise Conflict(message, head=0, hint="another passphrase gives another key")
+        raise Conflict(message, head=0, hint="another passphrase makes another key")
     return _write(old.path, [key, *old.keys])
 
 

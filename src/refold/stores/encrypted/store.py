@@ -9,7 +9,7 @@ the near store has the same, or the caller permits it: otherwise a server could 
 `sync-encrypted.json` beside the near store caches the near chain of each far log, and where each
 artifact is. The far logs have all of it, encrypted; a lost file costs a read for each conversation,
 and contents dropped near cannot be fetched again until their event is. Its existence says that the
-near store was synced with a key. Neighbours: `event` encrypts, `stores.hybrid` syncs.
+near store was synced with a key. Neighbours: `encrypted_event` encrypts, `stores.hybrid` syncs.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold import decoding
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Conversation, Event
 from refold.errors import Conflict, Corrupt, Denied, NotFound, RefoldError
 from refold.stores import checks
 from refold.stores.encrypted import keys as cipher
-from refold.stores.encrypted.event import (
+from refold.stores.encrypted.encrypted_event import (
     Opened,
     content_decrypted,
     content_encrypted,
@@ -40,7 +40,7 @@ from refold.stores.encrypted.event import (
     opened,
 )
 from refold.stores.encrypted.keys import Keys
-from refold.stores.hybrid import tails
+from refold.stores.hybrid import diverged_logs
 from refold.stores.protocol import Listening, Recovery, Salvage, Store
 from refold.system import disk
 
@@ -132,7 +132,7 @@ class EncryptedStore:
         found = None
         if is_encrypted(event):
             found = opened(event, self.keys, f"{self.url}: {id}: event {event.seq}")
-        for artifact in tails.contents_of([found.event if found else event]):
+        for artifact in diverged_logs.contents_of([found.event if found else event]):
             there = found.envelope.content if found else artifact.digest
             if there:
                 self._keep_content(artifact.digest, there)
@@ -148,7 +148,7 @@ class EncryptedStore:
             reach = reach if reach is not None else self._reach(id)
             if seq > reach.get(home, 0):
                 message = f"{self.url}: {id}: event {seq} was sent to the conversation {home!r}"
-                raise Corrupt(message, hint="somebody else put it there, so it is not taken")
+                raise Corrupt(message, hint="it was put there by someone else, so it is not used")
 
     def _reach(self, id: str) -> dict[str, int]:
         """The last event that a log shares with each of its ancestors."""
@@ -170,7 +170,7 @@ class EncryptedStore:
                 near = self._near.read(id, after=event.seq - 1, last=event.seq, limit=1)
             if not near or near[0].chain != event.chain:
                 message = f"{self.url}: {id}: event {event.seq} is there in plain text, so that"
-                raise Denied(f"{message} anybody there may have written it", hint=TAKE_PLAIN)
+                raise Denied(f"{message} anyone there may have written it", hint=TAKE_PLAIN)
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         checks.check_append(conversation, events, expect)
@@ -194,7 +194,7 @@ class EncryptedStore:
         head, chain = self._heads.get(id, (0, codec.ZERO))
         if head == expect and head:
             return chain
-        about = tails.about(self.far, id)
+        about = diverged_logs.about(self.far, id)
         head, chain = (about.head, about.chain) if about else (0, codec.ZERO)
         if head == expect:
             return chain
@@ -214,7 +214,7 @@ class EncryptedStore:
         self._heads.pop(conversation, None)
 
     def salvage(self, conversation: str) -> Salvage:
-        """All pieces that can be read and decrypted, and a text for each other."""
+        """All pieces that can be read and decrypted, and a message for each of the others."""
         seen = self.far.salvage(conversation)
         pieces = tuple(self._piece(conversation, piece) for piece in seen.pieces)
         return Salvage(pieces=pieces, parent=seen.parent, parent_seq=seen.parent_seq)
@@ -264,7 +264,7 @@ class EncryptedStore:
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
         """Encrypts the bytes and sends them. They are hashed first: their key is derived from their
         digest."""
-        hasher = codec.content_hasher()
+        hasher = ids.content_hasher()
         with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as file:
             try:
                 for chunk in chunks:
@@ -282,7 +282,7 @@ class EncryptedStore:
         there = self._place_of(digest)
         if there is None:
             raise checks.no_artifact(digest)
-        what = f"{self.url}: the artifact {codec.artifact_id(digest)}"
+        what = f"{self.url}: the artifact {ids.artifact_id(digest)}"
         try:
             chunks = self.far.get(there)
         except Corrupt as error:
@@ -293,7 +293,7 @@ class EncryptedStore:
 
     def location(self, digest: str) -> str | None:
         """None: no far file has the plain bytes."""
-        codec.digest_checked(digest)
+        ids.digest_checked(digest)
         return None
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
@@ -304,7 +304,7 @@ class EncryptedStore:
         """Drops a far content by its place, and forgets the place of `digest`, if known; Conflict
         if the content stays."""
         if not self.far.drop(place, before_ms=ANY_TIME_MS):
-            message = f"{self.url}: the artifact {codec.artifact_id(place)} is still there"
+            message = f"{self.url}: the artifact {ids.artifact_id(place)} is still there"
             raise Conflict(message, head=0, hint="apply the key again")
         if self.known.contents.get(digest) == place:
             del self.known.contents[digest]
@@ -312,7 +312,7 @@ class EncryptedStore:
     def _place_of(self, digest: str) -> str | None:
         """The far digest of a content; None if unknown. The far store never sees the near digest:
         it would confirm a guess of the content."""
-        return self.known.contents.get(codec.digest_checked(digest))
+        return self.known.contents.get(ids.digest_checked(digest))
 
     def learn_place(self, id: str, seq: int, digest: str) -> None:
         """Finds the place of a content in the far envelope of its event, also after the event is
@@ -326,7 +326,7 @@ class EncryptedStore:
                 self._keep_content(digest, there)
 
     def _content_of(self, event: Event) -> str:
-        named = [self._place_of(artifact.digest) for artifact in tails.contents_of([event])]
+        named = [self._place_of(artifact.digest) for artifact in diverged_logs.contents_of([event])]
         return named[0] or "" if named else ""
 
     def _keep_content(self, digest: str, there: str) -> None:

@@ -1,10 +1,10 @@
 """Logs across files: the ancestors that a fork shares events with, and logs that may be damaged.
 
-A fork's log begins in its parent's file; its ancestors are walked in a loop. Salvaging judges each
-line alone, as an event or not, and not its position; a blank line is nothing, and bytes after the
-last complete batch are half written. A repair keeps the damaged file beside the new one.
-Neighbours: `folder` has the conversations, `log` reads a sound file, `conversations.repairer`
-judges salvaged pieces.
+A fork's log begins in its parent's file; its ancestors are walked in a loop. Salvaging only decides
+whether each line is an event, and ignores its position; blank lines are skipped, and bytes after
+the last complete batch count as half-written. A repair keeps the damaged file beside the new one.
+Neighbours: `conversation_folder` has the conversations, `log` reads a sound file,
+`conversations.repairer` judges salvaged pieces.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from refold.core.codec import REPAIR
 from refold.core.model import Event
 from refold.errors import Corrupt, NotFound
 from refold.stores import checks
-from refold.stores.checks import LINE_BYTES_MAX, event_of
-from refold.stores.files.folder import Folder, Metadata, OpenFolders, drop_bookmarks
+from refold.stores.event_lines import LINE_BYTES_MAX, event_of
+from refold.stores.files.conversation_folder import Folder, Metadata, OpenFolders, drop_bookmarks
 from refold.stores.files.log import LogFile
 from refold.stores.protocol import Salvage
 
@@ -34,8 +34,8 @@ class DamagedLogs:
         self._folders, self._ancestry = folders, ancestry
 
     def salvage(self, conversation: str) -> Salvage:
-        """The lines of a log and of its ancestors, as events and texts; NotFound if there are
-        none."""
+        """The lines of a log and of its ancestors: an event, or a message for a line that is not
+        one. Raises NotFound if there are no lines."""
         with closing(self._folders.unread(conversation)) as folder:
             salvage = self._salvaged(folder)
         if not salvage.pieces and not salvage.parent:
@@ -52,7 +52,7 @@ class DamagedLogs:
                 pieces.append(f"the parent {parent} cannot be read: {error}")
         pieces += pieces_of(folder.log)
         if folder.is_emptied:
-            pieces.append(f"{folder.log.path} is empty: all events that it had")
+            pieces.append(f"{folder.log.path} is empty: it lost all events that it had")
         return Salvage(pieces=tuple(pieces), parent=parent, parent_seq=parent_seq)
 
     def rewrite(self, conversation: str, events: Sequence[Event], after: int, seen: Salvage) -> str:
@@ -81,7 +81,7 @@ class DamagedLogs:
 
 
 def pieces_of(log: LogFile) -> Iterator[Piece]:
-    """The events in the file, and a text for each unreadable line."""
+    """The events in the file, and a message for each unreadable line."""
     size = os.fstat(log.fd).st_size
     end = log.last_complete_batch_end(size)
     with open(os.dup(log.fd), "rb") as file:
@@ -97,11 +97,11 @@ def pieces_of(log: LogFile) -> Iterator[Piece]:
                 except Corrupt as error:
                     yield f"{log.path}, byte {start:,}: {error}"
     if size > end:
-        yield f"{log.path}, byte {end:,}: {size - end:,} bytes were half written"
+        yield f"{log.path}, byte {end:,}: {size - end:,} bytes were half-written"
 
 
 def pieces_up_to(pieces: Sequence[Piece], last: int) -> Iterator[Piece]:
-    """The events up to `last`, and the texts between them."""
+    """The events up to `last`, and the messages between them."""
     is_before = True
     for piece in pieces:
         if isinstance(piece, str):
@@ -138,13 +138,13 @@ class Ancestry:
         return events
 
     def has(self, conversation: str, events: Sequence[Event]) -> bool:
-        """Whether exactly these events are there already."""
+        """Whether exactly these events are stored already."""
         first, last = events[0].seq, events[-1].seq
         kept = self.span(conversation, first - 1, last, len(events))
         return checks.is_repeat(kept, events)
 
     def event(self, conversation: str, seq: int) -> Event:
-        """One event that is there, whichever conversation holds it."""
+        """An existing event, whichever conversation holds it."""
         [event] = self.span(conversation, seq - 1, seq, 1)
         return event
 

@@ -1,9 +1,9 @@
 """One log as a file: an event a line, appended; any part of it is found without reading the rest.
 
-Bytes after the last complete batch are not part of the log: a writer is at work there, or died
+Bytes after the last complete batch are not part of the log: a writer is working there, or died
 there. Every line begins with its seq, so an event in the middle is found by bisecting the file, and
-offsets once found are cached. Neighbours: `stores.checks` encodes lines, `folder` locks and
-repairs.
+offsets once found are cached. Neighbours: `stores.event_lines` encodes lines, `conversation_folder`
+locks and repairs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from refold.core.codec import REPAIR
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid
 from refold.stores import checks
-from refold.stores.checks import LINE_BYTES_MAX, event_of, line_of
+from refold.stores.event_lines import LINE_BYTES_MAX, event_of, line_of
 from refold.stores.files import tree
 
 NEAR_BYTES = 16 * 1024
@@ -66,7 +66,7 @@ class LogFile:
         self.identity = (found.st_dev, found.st_ino)
         if not stat.S_ISREG(found.st_mode):
             self.close()
-            hint = "move it away; refold verify tells what can still be read"
+            hint = "move it away; refold verify shows what can still be read"
             raise Corrupt(f"{path} is not a file", hint=hint)
         self._forget()
 
@@ -141,8 +141,8 @@ class LogFile:
         raise self._damage(start, f"the log ends before event {last}")
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Every line from the offset on, with its own offset. Reads chunks that grow; a long line
-        is read alone, once its end is known."""
+        """Every line from the offset on, with its own offset. Reads growing chunks; a long line is
+        read alone, once its end is known."""
         start = offset
         rest, step = b"", READ_BYTES
         while offset < self.end:
@@ -217,7 +217,7 @@ class LogFile:
         return at + 1
 
     def _newline_before(self, before: int) -> int:
-        """The last newline below an offset, or -1; reads backwards in chunks that grow."""
+        """The last newline before an offset, or -1; reads backwards in growing chunks."""
         step = READ_BYTES
         while before > 0:
             start = max(0, before - step)
@@ -228,7 +228,7 @@ class LogFile:
         return -1
 
     def _newline_after(self, start: int, stop: int) -> int:
-        """The first newline from `start` on and below `stop`, or -1."""
+        """The first newline from `start` up to `stop`, or -1."""
         step = READ_BYTES
         while start < stop:
             chunk = self._bytes(start, min(start + step, stop))
@@ -239,9 +239,9 @@ class LogFile:
         return -1
 
     def _offset_of(self, seq: int) -> int:
-        """The offset of an event's line. Narrows the range between two cached offsets by turns: by
-        interpolation, as if all lines were equally long, and by halving, which ends soon in any
-        case."""
+        """The offset of an event's line. Narrows the range between two cached offsets, alternating
+        between interpolation, as if all lines were equally long, and bisection, which ends soon in
+        any case."""
         assert self.newest is not None
         at = bisect.bisect_right(self.places, (seq, self.end))
         near, low = self.places[at - 1] if at else (self.first, 0)
@@ -289,8 +289,8 @@ class LogFile:
     # --- bytes ---
 
     def _line(self, start: int, stop: int) -> bytes:
-        """The line between two offsets. Corrupt, without reading it, if it has no end or is longer
-        than any event."""
+        """The line between two offsets. Raises Corrupt, without reading the line, if it has no end
+        or is longer than any event."""
         if stop < 0 or stop - start > LINE_BYTES_MAX:
             raise self._damage(
                 start, f"a line of more than {LINE_BYTES_MAX:,} bytes is not an event"

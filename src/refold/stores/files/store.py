@@ -10,8 +10,8 @@ the lock of the tree, which is taken before the lock of a log.
 
 `index.json` is the list of conversations, so that listing many opens only those that changed. It is
 derived and disposable: an entry is valid only while the sizes and times of its files are the same.
-Neighbours: `tree` has the names and locks, `folder` the open conversations, `damaged_logs` forks
-and repairs, `stores.contents` the artifacts.
+Neighbours: `tree` has the names and locks, `conversation_folder` the open conversations,
+`damaged_logs` forks and repairs, `stores.artifact_files` the artifacts.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ import msgspec
 from msgspec.structs import replace
 
 from refold import decoding
-from refold.core import codec
+from refold.core.ids import (
+    conversation_checked,
+)
 from refold.core.model import Conversation, Event
 from refold.errors import Conflict, RefoldError
 from refold.stores import checks
-from refold.stores.checks import batch_of
-from refold.stores.contents import Artifacts
+from refold.stores.artifact_files import Artifacts
+from refold.stores.event_lines import batch_of
 from refold.stores.files import tree
-from refold.stores.files.damaged_logs import Ancestry, DamagedLogs
-from refold.stores.files.folder import (
+from refold.stores.files.conversation_folder import (
     ARTIFACTS,
     LOG,
     METADATA,
@@ -45,6 +46,7 @@ from refold.stores.files.folder import (
     OpenFolders,
     stamp_of,
 )
+from refold.stores.files.damaged_logs import Ancestry, DamagedLogs
 from refold.stores.files.tree import Tree
 from refold.stores.protocol import Recovery, Salvage
 from refold.system import disk, process_fork
@@ -154,7 +156,8 @@ class FilesStore:
         self._folders.note_change(folder)
 
     def _create(self, conversation: str, events: Sequence[Event], batch: bytes) -> bool:
-        """Creates the folder with the first events in it. False if somebody else was faster."""
+        """Creates the folder with the first events in it. Returns False if another process was
+        faster."""
 
         def fill(folder: str) -> None:
             tree.link(os.path.join(folder, ARTIFACTS), events, self._artifacts.location)
@@ -224,7 +227,7 @@ class FilesStore:
 
     @_guarded
     def fork(self, conversation: str, at: int, new: str) -> None:
-        codec.conversation_checked(new)
+        conversation_checked(new)
         self._folders.existing(conversation)
         with self._structure():
             head = self._folders.existing(conversation).head
@@ -267,13 +270,13 @@ class FilesStore:
                 raise checks.no_event(conversation, seq, head)
             event = self._ancestry.event(conversation, seq)
             holder = self._ancestry.holder(conversation, seq)
-            # Derived data goes first: a caller that is killed on the way erases again.
+            # Derived data goes first: a caller that is killed in between erases again.
             self._erase_derived(holder, event)
             self._erase_body(holder, event)
 
     def _erase_derived(self, holder: str, event: Event) -> None:
         """Removes the bookmarks of all logs with this event, and the titles that it may have
-        given."""
+        set."""
         for reader in self._ancestry.readers(holder):
             with self._folders.alone(reader) as folder:
                 assert folder is not None, "nobody deletes while we hold the lock of the tree"
@@ -284,7 +287,7 @@ class FilesStore:
             self._list.remove()
 
     def _retitle(self, folder: Folder, *, without: int) -> None:
-        """Sets the title that the conversation has without one of its events."""
+        """Sets the title that the conversation has if one of its events is ignored."""
         title, title_seq = self._ancestry.title(folder.id, folder.head, without=without)
         metadata = replace(folder.metadata, title=title, title_seq=title_seq, title_before="")
         folder.write_metadata(metadata)
@@ -359,7 +362,7 @@ class FilesStore:
         """Brings `index.json` up to date if this store changed anything."""
         if not self._folders.has_changed:
             return
-        # If that fails, or another process holds the lock, the entries stay old, and a listing
+        # If that fails, or another process holds the lock, the entries stay outdated, and a listing
         # reads the folders instead.
         with suppress(OSError, RefoldError), self._tree.locked(wait_s=0):
             ids = [id for id in self._tree.ids() if self._list.about(id, self._folders.listed)]
@@ -441,7 +444,7 @@ class ConversationList:
         tree.replace_file(self._tree.index, content, durable=False)
 
     def remove(self) -> None:
-        """Removes the file: its titles are text of conversations."""
+        """Removes the file, because its titles are text from conversations."""
         tree.remove_file(self._tree.index)
         self._entries = {}
 
@@ -449,7 +452,7 @@ class ConversationList:
         if self._entries is None:
             self._entries = {}
             content = tree.read_derived(self._tree.index) or b""
-            # A missing or damaged file costs nothing: the folders say the same.
+            # A missing or damaged file costs nothing: the folders contain the same.
             with suppress(msgspec.DecodeError, ValueError, RecursionError):
                 saved = decoding.decode(content, _File)
                 if saved.v == VERSION:

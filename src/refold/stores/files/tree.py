@@ -13,7 +13,7 @@ locked and removed.
 A conversation's folder appears complete, by one rename, and disappears by one. A name that begins
 with a dot is being created or removed, and is garbage once the lock of the tree is free. The links
 to artifacts are derived from log and contents: a missing one is still found by its digest.
-Neighbours: `folder` is one folder, `store` the store.
+Neighbours: `conversation_folder` is one folder, `store` the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Invalid
 from refold.stores import checks
@@ -134,9 +134,9 @@ class Tree:
 
 
 def folder_of(id: str) -> str:
-    """The name of a conversation's folder: its id, followed by a bit mask of its capitals if it has
-    some, so that ids that differ only in case have two folders on every file system."""
-    codec.conversation_checked(id)
+    """The name of a conversation's folder: its id, followed by a bit mask of its capital letters if
+    it has any, so that ids that differ only in case have two folders on every file system."""
+    ids.conversation_checked(id)
     capitals = sum(1 << at for at, letter in enumerate(id) if letter.isupper())
     return f"{id}~{capitals:x}" if capitals else id
 
@@ -168,7 +168,7 @@ def open_own(path: str, flags: int) -> int:
 
 
 def open_new(path: str) -> int:
-    """Opens an empty file that only its owner can read; a half written one is truncated."""
+    """Opens an empty file that only its owner can read; a half-written one is truncated."""
     return open_own(path, os.O_RDWR | os.O_TRUNC | os.O_APPEND)
 
 
@@ -192,7 +192,7 @@ def replace_file(path: str, content: bytes, *, durable: bool) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Removes a file if it exists, and the half written replacement of a killed process."""
+    """Removes a file if it exists, and the half-written replacement of a killed process."""
     for name in (path, path + ".new"):
         with suppress(FileNotFoundError):
             os.unlink(name)
@@ -218,7 +218,7 @@ def read_derived(path: str) -> bytes | None:
 
 def sync_path(path: str) -> None:
     """Makes the content of a closed file survive power loss, if the file exists."""
-    # Opening a named pipe in its place could wait for ever.
+    # Opening a named pipe in its place could wait forever.
     if not disk.is_regular(path):
         return
     with suppress(FileNotFoundError), disk.closing(os.open(path, os.O_RDONLY | _OWN)) as fd:
@@ -254,11 +254,11 @@ def link(folder: str, events: Iterable[Event], location: Location) -> None:
 
 
 def unlink(folder: str, digest: str, path: str | None) -> None:
-    """Removes the link to a content and its metadata from the folder. `path` is where the content
-    is or was, if that is known."""
+    """Removes the link to some content, and the content's metadata, from the folder. `path` is
+    where the content is or was, if that is known."""
     if os.path.islink(folder):
         return
-    stems = {codec.artifact_id(digest), _stem(os.path.basename(path or ""))}
+    stems = {ids.artifact_id(digest), _stem(os.path.basename(path or ""))}
     with suppress(FileNotFoundError):
         for name in os.listdir(folder):
             if _stem(name) in stems:

@@ -4,8 +4,8 @@ complete sync.
 Only far stores have these logs; a sync reads new notes into its record, so that the list can be
 shown without a far call. A device writes at most once an hour, and numbers its notes: a device that
 finds a number it did not write has a twin, such as a cloned disk, and takes another name. A
-forgotten device is listed again once it syncs. A missing list stops no sync. Neighbours: `rounds`
-calls at the end of a complete sync, `record` keeps the notes.
+forgotten device is listed again once it syncs. A missing list stops no sync. Neighbours:
+`full_sync` calls at the end of a complete sync, `sync_record` keeps the notes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import msgspec
 
 from refold import decoding
 from refold.checked import quoted
-from refold.core import codec
+from refold.core import codec, ids
 from refold.core.model import DEVICE_NOTE, DEVICE_PREFIX, Conversation, Note
 from refold.errors import NotFound, RefoldError
-from refold.stores.hybrid import record, tails
+from refold.stores.hybrid import diverged_logs, sync_record
 from refold.stores.protocol import Store
 
 BY = "sync"
@@ -51,7 +51,7 @@ def without(known: Mapping[str, Conversation]) -> dict[str, Conversation]:
     return {id: about for id, about in known.items() if not id.startswith(DEVICE_PREFIX)}
 
 
-def learn(kept: record.Record, far: Store, there: Mapping[str, Conversation]) -> None:
+def learn(kept: sync_record.Record, far: Store, there: Mapping[str, Conversation]) -> None:
     """Reads new notes of devices into the record. A device whose log is gone stays listed: it still
     has its data."""
     found = [id for id in there if id.startswith(DEVICE_PREFIX)][:DEVICES_MAX]
@@ -65,7 +65,7 @@ def learn(kept: record.Record, far: Store, there: Mapping[str, Conversation]) ->
     kept.devices = known
 
 
-def confirm_sync(kept: record.Record, path: str | None, far: Store, now_ms: int) -> None:
+def confirm_sync(kept: sync_record.Record, path: str | None, far: Store, now_ms: int) -> None:
     """Notes a complete sync of this device, unless it did so within the hour. Without permission to
     write, nothing is noted."""
     if path is None or not os.path.isdir(os.path.dirname(path)):
@@ -74,7 +74,7 @@ def confirm_sync(kept: record.Record, path: str | None, far: Store, now_ms: int)
     has_other_mark = last is not None and last.mark not in ("", kept.told_mark)
     if last is not None and (last.number, has_other_mark) > (kept.told, False):
         # Another device has this name: take a new one.
-        kept.device, kept.told, kept.told_mark = record.new_device(), 0, ""
+        kept.device, kept.told, kept.told_mark = sync_record.new_device(), 0, ""
         last = kept.devices.get(log_id(kept.device))
     if last is not None and not last.is_forgotten and 0 <= now_ms - last.at_ms < EVERY_MS:
         return
@@ -82,16 +82,16 @@ def confirm_sync(kept: record.Record, path: str | None, far: Store, now_ms: int)
     kept.told_mark = secrets.token_hex(4)
     # Recorded before the note is sent: a kill in between must not look like a twin. Another process
     # may have changed the record since the sync began, so only these fields are replaced.
-    with record.locked(path):
-        now = record.read(path, kept.far)
+    with sync_record.locked(path):
+        now = sync_record.read(path, kept.far)
         now.device, now.told, now.told_mark = kept.device, kept.told, kept.told_mark
-        record.write(path, now)
+        sync_record.write(path, now)
     note = DeviceNote(device=kept.device, at_ms=now_ms, number=kept.told, mark=kept.told_mark)
     with contextlib.suppress(RefoldError):
         kept.devices[log_id(kept.device)] = _state(note, _append(far, note, now_ms))
 
 
-def forget(kept: record.Record, far: Store, name: str, now_ms: int) -> None:
+def forget(kept: sync_record.Record, far: Store, name: str, now_ms: int) -> None:
     """Removes a device from the list until it syncs again; NotFound without a device of this
     name."""
     found = [(id, one) for id, one in kept.devices.items() if one.name == name]
@@ -127,8 +127,8 @@ def _newest(far: Store, about: Conversation) -> DeviceNote:
         raise NotFound(f"{about.id} has no valid device note: {error}") from error
 
 
-def _state(note: DeviceNote, chain: bytes) -> record.DeviceState:
-    return record.DeviceState(
+def _state(note: DeviceNote, chain: bytes) -> sync_record.DeviceState:
+    return sync_record.DeviceState(
         name=note.device,
         at_ms=note.at_ms,
         number=note.number,
@@ -141,11 +141,11 @@ def _state(note: DeviceNote, chain: bytes) -> record.DeviceState:
 def _append(far: Store, note: DeviceNote, now_ms: int, *, id: str = "") -> bytes:
     """Writes a note into the log of a device; returns the chain of that log."""
     id = id or log_id(note.device)
-    about = tails.about(far, id) or Conversation(id=id, head=0, chain=codec.ZERO)
+    about = diverged_logs.about(far, id) or Conversation(id=id, head=0, chain=codec.ZERO)
     event = codec.seal(
         about.chain,
         about.head + 1,
-        id=codec.uuid7(now_ms, secrets.token_bytes(10)),
+        id=ids.uuid7(now_ms, secrets.token_bytes(10)),
         at_ms=now_ms,
         by=BY,
         kind="note",

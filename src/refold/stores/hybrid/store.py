@@ -4,8 +4,8 @@ Every read and write goes to the near store; an append makes no far call. A conv
 the far store has is fetched at its first use, with the same ids and chains; a far store that does
 not answer then is left alone for a while, so that work continues without it. `sync` makes both
 sides the same. The holder of a log that a sync has replaced learns its successor (`goes_on`), and
-an append sealed for the old log is refused. Neighbours: `exchange` and `rounds` sync, `address`
-parses the URL, `worker` syncs automatically.
+an append sealed for the old log is refused. Neighbours: `conversation_sync` and `full_sync` sync,
+`address` parses the URL, `automatic_sync` syncs automatically.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import checks, erase_events
-from refold.stores.hybrid import devices, record, rounds
-from refold.stores.hybrid.exchange import Exchange, all_conversations
-from refold.stores.hybrid.record import Moves
-from refold.stores.hybrid.rounds import Rounds, Timing
-from refold.stores.hybrid.worker import Worker
+from refold.stores.hybrid import devices, full_sync, sync_record
+from refold.stores.hybrid.automatic_sync import Worker
+from refold.stores.hybrid.conversation_sync import Exchange, all_conversations
+from refold.stores.hybrid.full_sync import Rounds, Timing
+from refold.stores.hybrid.sync_record import Moves
 from refold.stores.protocol import (
     WAITING,
     Device,
@@ -70,7 +70,7 @@ class HybridStore:
         self._append_near = near.append
         self._open_far = far
         self.redact, self._timing = redact, timing
-        self._check = partial(rounds.check_events, near) if redact else None
+        self._check = partial(full_sync.check_events, near) if redact else None
         self._read_only = read_only
         self.moves = Moves(near.derived_path("sync-moves.jsonl"), read_only=read_only)
         self._silent_until = 0.0
@@ -145,7 +145,7 @@ class HybridStore:
     def encrypt_again(self) -> dict[str, str]:
         """Encrypts far events in plain text or by an older key with the newest key; returns what
         was outdated, by conversation."""
-        from refold.stores.encrypted.renewal import renew
+        from refold.stores.encrypted.key_rotation import renew
 
         return renew(self.near, self.encrypted(), lambda: self.sync(new_far=True))
 
@@ -176,28 +176,28 @@ class HybridStore:
 
     def losses(self, ids: Sequence[str] = (), *, besides: Set[str] = frozenset()) -> Losses:
         """The events of these conversations, or of all, that the far store has lost."""
-        losses = rounds.losses_in(self.near, self.far, self._record(), ids, besides)
+        losses = full_sync.losses_in(self.near, self.far, self._record(), ids, besides)
         if not self._read_only:
-            with record.locked(self._record_path):
+            with sync_record.locked(self._record_path):
                 kept = self._record()
-                rounds.record_losses(kept, losses, ids, besides)
-                record.write(self._record_path, kept)
+                full_sync.record_losses(kept, losses, ids, besides)
+                sync_record.write(self._record_path, kept)
         return losses
 
-    def _state_of(self, id: str, kept: record.Record) -> Synced:
+    def _state_of(self, id: str, kept: sync_record.Record) -> Synced:
         try:
-            return record.current_state(self.near.conversation(id), kept)
+            return sync_record.current_state(self.near.conversation(id), kept)
         except NotFound:
-            last = record.last_state(id, kept)
+            last = sync_record.last_state(id, kept)
             if last is None or last.state not in WAITING:
                 raise
             return last
 
-    def _states(self, kept: record.Record) -> list[Synced]:
+    def _states(self, kept: sync_record.Record) -> list[Synced]:
         near = all_conversations(self.near)
-        states = {about.id: record.current_state(about, kept) for about in near}
+        states = {about.id: sync_record.current_state(about, kept) for about in near}
         for id in kept.conversations.keys() - states.keys() - set(kept.deleted):
-            last = record.last_state(id, kept)
+            last = sync_record.last_state(id, kept)
             if last is not None and last.state in WAITING:
                 states[id] = last
         return [states[id] for id in sorted(states)]
@@ -214,23 +214,23 @@ class HybridStore:
 
     def forget_device(self, name: str) -> None:
         """Removes a device from the list, on all devices, until it syncs again."""
-        with record.locked(self._record_path):
+        with sync_record.locked(self._record_path):
             kept = self._record()
             devices.forget(kept, self.far, name, checks.now_ms())
-            record.write(self._record_path, kept)
+            sync_record.write(self._record_path, kept)
 
     def sync_mark(self) -> SyncMark:
-        return record.mark(self._record_path)
+        return sync_record.mark(self._record_path)
 
     def last_sync(self, conversation: str) -> Synced | None:
-        return record.last_state(conversation, self._record())
+        return sync_record.last_state(conversation, self._record())
 
     @property
     def _record_path(self) -> str | None:
         return self.near.derived_path("sync.json")
 
-    def _record(self) -> record.Record:
-        return record.read(self._record_path, self.far_url)
+    def _record(self) -> sync_record.Record:
+        return sync_record.read(self._record_path, self.far_url)
 
     def goes_on(self, conversation: str, head: int, chain: bytes) -> str:
         """The successor of a log that was read up to `head`, if a sync has replaced it since; empty
@@ -270,7 +270,7 @@ class HybridStore:
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         if not expect and self.redact:
-            rounds.check_id(conversation)
+            full_sync.check_id(conversation)
         moves = self.moves
         is_replaced = moves.enter(conversation)
         try:
@@ -300,7 +300,7 @@ class HybridStore:
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         if self.redact:
-            rounds.check_id(new)
+            full_sync.check_id(new)
         self._fetched(conversation, lambda: self.near.fork(conversation, at, new))
 
     def erase(self, conversation: str, seq: int) -> None:
@@ -314,12 +314,12 @@ class HybridStore:
         self._fetched(conversation, lambda: self._delete_near(conversation))
 
     def _delete_near(self, conversation: str) -> None:
-        """Deletes, and records it, so that no sync fetches the conversation again."""
-        with record.locked(self._record_path):
+        """Deletes the conversation and records that, so that no sync fetches it again."""
+        with sync_record.locked(self._record_path):
             self.near.delete(conversation)
             kept = self._record()
             kept.deleted.append(conversation)
-            record.write(self._record_path, kept)
+            sync_record.write(self._record_path, kept)
 
     def salvage(self, conversation: str) -> Salvage:
         return self._fetched(conversation, lambda: self.near.salvage(conversation))
@@ -366,16 +366,16 @@ class HybridStore:
         if far.head(conversation) is None or conversation in self._record().deleted:
             raise checks.unknown(conversation)
         exchanged = Exchange(self.near, far, self.moves, check=self._check).sync(conversation)
-        with record.locked(self._record_path):
+        with sync_record.locked(self._record_path):
             kept = self._record()
-            state = record.ConversationState(
+            state = sync_record.ConversationState(
                 state="synced", head=exchanged.head, missing=tuple(exchanged.missing)
             )
             kept.conversations[conversation] = state
-            record.write(self._record_path, kept)
+            sync_record.write(self._record_path, kept)
 
     def _ask_far(self, ask: Callable[[Store], object]) -> bool:
-        """Whether the far store had the missing conversation or content, and it was fetched."""
+        """Fetches a missing conversation or content. Returns whether the far store had it."""
         if self._read_only or time.monotonic() < self._silent_until:
             return False
         try:

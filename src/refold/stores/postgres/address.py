@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import quoted
-from refold.core import codec
+from refold.core import ids
 from refold.errors import Invalid
 
 DEFAULT_ORG = "default"
@@ -55,7 +55,7 @@ class Address(Struct, frozen=True, kw_only=True):
         if org != DEFAULT_ORG:
             options["org"] = org
         url = _with_options(base, options)
-        return replace(self, url=url, org=codec.conversation_checked(org))
+        return replace(self, url=url, org=ids.conversation_checked(org))
 
     def divided(self, processes: int) -> Address:
         """The share of one process among several."""
@@ -68,7 +68,7 @@ def parsed(url: str, connections_max: int = CONNECTIONS_MAX, wait_s: float = WAI
     options = dict(parse_qsl(query, keep_blank_values=True))
     if base.partition("://")[2].strip("/") == "" and not options:
         raise Invalid(f"{_redacted_url(base, {})!r} names no database", hint=_HINT)
-    org = codec.conversation_checked(options.pop("org", DEFAULT_ORG))
+    org = ids.conversation_checked(options.pop("org", DEFAULT_ORG))
     most = _number(options, "connections_max", connections_max, 1, 1_000)
     wait_s = _number(options, "wait_s", wait_s, 0, 3_600)
     shown = options if org == DEFAULT_ORG else {**options, "org": org}

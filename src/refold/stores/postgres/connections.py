@@ -9,8 +9,8 @@ connection is set to one org at a time, and sees only that org's rows (`schema.w
 
 The pool lends connections to one thread and one org at a time; stores of several orgs may share it.
 A connection is made when a caller needs it, so the caller gets the reason if that fails; no thread
-works in the background, and a forked child starts with an empty pool. Neighbours: `store`, `terms`
-and `hints` bring the work, `schema` has the tables, `log` uses the arrays.
+works in the background, and a forked child starts with an empty pool. Neighbours: `store`,
+`search_index` and `notifications` bring the work, `schema` has the tables, `log` uses the arrays.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Connections:
     def read(
         self, work: Callable[[Link], R], nothing: Callable[[], R], *, way: Way = Way.ALONE
     ) -> R:
-        """Reads, usually in one statement. Without tables, `nothing` gives the result."""
+        """Reads, usually in one statement. Without tables, `nothing` returns the result."""
         return self.run(work, way=way, nothing=nothing)
 
     def run(

@@ -2,7 +2,7 @@
 
 A conversation's row has the head; an append moves it and writes the events in one statement. A fork
 has the events above the seq at which it left; events below are found by walking up to its
-ancestors, one statement each. Neighbours: `store` calls, `families` has forks and repairs.
+ancestors, one statement each. Neighbours: `store` calls, `forks_and_erasure` has forks and repairs.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def event_of(row: Any) -> Event:
             counter=counter.decode(),
         )
     except UnicodeDecodeError as error:
-        raise Corrupt(f"event {seq}: a text is not UTF-8", hint=REPAIR) from error
+        raise Corrupt(f"event {seq}: its text is not UTF-8", hint=REPAIR) from error
 
 
 def _dense(events: list[Event], after: int) -> list[Event]:

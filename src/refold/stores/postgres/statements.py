@@ -2,7 +2,8 @@
 
 Each names one org, and those about a log name one conversation: no statement needs rows of two. The
 list of conversations and a search span an org. `tests/stores/test_postgres_statements.py` checks
-them all. Neighbours: `schema` has the tables; `log`, `families`, `store` and `terms` send.
+them all. Neighbours: `schema` has the tables; `log`, `forks_and_erasure`, `store` and
+`search_index` send.
 """
 
 from __future__ import annotations

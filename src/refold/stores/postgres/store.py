@@ -8,8 +8,8 @@ server when it vacuums them, and from its backups when these expire.
 
 A content is stored in chunks and exists once its row does. It is hashed into an unnamed file on the
 way in, since the digest is its key. On the way out it is queried chunk by chunk, so that no reader
-holds a connection, and hashed again. Neighbours: `log` and `families` have the rows, `connections`
-runs the work.
+holds a connection, and hashed again. Neighbours: `log` and `forks_and_erasure` have the rows,
+`connections` runs the work.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import IO, NoReturn, TypeVar
 
 from msgspec import Struct
 
-from refold.core import codec
+from refold.core import ids
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.stores import checks
-from refold.stores.postgres import families, log, schema, statements
+from refold.stores.postgres import forks_and_erasure, log, schema, statements
 from refold.stores.postgres.address import SERVER_CONNECTIONS_MAX, SERVER_WAIT_S, Address, parsed
 from refold.stores.postgres.connections import Connections, Link, Pool, Way
-from refold.stores.postgres.hints import PostgresHints
 from refold.stores.postgres.log import Place
-from refold.stores.postgres.terms import PostgresTerms
+from refold.stores.postgres.notifications import PostgresHints
+from refold.stores.postgres.search_index import PostgresTerms
 from refold.stores.protocol import Recovery, Salvage
 from refold.system import disk
 
@@ -136,15 +136,15 @@ class PostgresStore:
             return content.digest
 
     def get(self, digest: str) -> Iterator[bytes]:
-        return get(self.connections, self.org, codec.digest_checked(digest))
+        return get(self.connections, self.org, ids.digest_checked(digest))
 
     def location(self, digest: str) -> str | None:
         """None: no content is on this disk."""
-        codec.digest_checked(digest)
+        ids.digest_checked(digest)
         return None
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
-        codec.digest_checked(digest)
+        ids.digest_checked(digest)
         before_ms = min(max(before_ms, 0), MS_MAX)
         return self.connections.run(
             lambda link: drop(link, self.org, digest, before_ms), nothing=lambda: True
@@ -157,25 +157,30 @@ class PostgresStore:
     # --- forks, and removing ---
 
     def fork(self, conversation: str, at: int, new: str) -> None:
-        codec.conversation_checked(new)
-        self._change_existing(lambda link, place: families.fork(link, place, at, new), conversation)
+        ids.conversation_checked(new)
+        self._change_existing(
+            lambda link, place: forks_and_erasure.fork(link, place, at, new), conversation
+        )
 
     def erase(self, conversation: str, seq: int) -> None:
-        self._change_existing(lambda link, place: families.erase(link, place, seq), conversation)
+        self._change_existing(
+            lambda link, place: forks_and_erasure.erase(link, place, seq), conversation
+        )
 
     def delete(self, conversation: str) -> None:
-        self._change_existing(families.delete, conversation)
+        self._change_existing(forks_and_erasure.delete, conversation)
 
     # --- repair ---
 
     def salvage(self, conversation: str) -> Salvage:
-        return self._read_existing(families.salvage, conversation, Way.ONE_MOMENT)
+        return self._read_existing(forks_and_erasure.salvage, conversation, Way.ONE_MOMENT)
 
     def rewrite(
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
         self._change_existing(
-            lambda link, place: families.rewrite(link, place, events, after, seen), conversation
+            lambda link, place: forks_and_erasure.rewrite(link, place, events, after, seen),
+            conversation,
         )
         return ""
 
@@ -190,7 +195,7 @@ class PostgresStore:
     # --- one conversation ---
 
     def _place(self, conversation: str) -> Place:
-        return Place(self.org, codec.conversation_checked(conversation))
+        return Place(self.org, ids.conversation_checked(conversation))
 
     def _read_existing(
         self, work: Callable[[Link, Place], R], conversation: str, way: Way = Way.ALONE
@@ -245,7 +250,7 @@ class Content(Struct, frozen=True):
 @contextmanager
 def spooled(chunks: Iterable[bytes]) -> Iterator[Content]:
     """A content, read from a stream into a temporary file."""
-    hasher, size = codec.content_hasher(), 0
+    hasher, size = ids.content_hasher(), 0
     with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as file:
         for chunk in chunks:
             try:
@@ -287,7 +292,7 @@ def _size(link: Link, org: str, digest: str) -> int | None:
 
 
 def _chunks(connections: Connections, org: str, digest: str, size: int) -> Iterator[bytes]:
-    hasher, left, number = codec.content_hasher(), size, 0
+    hasher, left, number = ids.content_hasher(), size, 0
     while left > 0:
         chunk = connections.read(lambda link: _chunk(link, org, digest, number), lambda: b"")  # noqa: B023
         if not chunk:
@@ -297,7 +302,7 @@ def _chunks(connections: Connections, org: str, digest: str, size: int) -> Itera
         number += 1
         yield chunk
     if left or hasher.hexdigest() != digest:
-        message = f"{codec.artifact_id(digest)} does not hold what was put there"
+        message = f"{ids.artifact_id(digest)} does not hold what was put there"
         raise Corrupt(message, hint="refold verify")
 
 

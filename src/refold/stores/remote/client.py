@@ -9,7 +9,7 @@ logged in meanwhile.
 A feed streams hints about changes. A hint guarantees nothing: a client finds missed changes by
 comparing heads, and compares all after `is_all`, which the server sends at the start and when it no
 longer knows the cursor. The server sends something every few seconds; silence means a lost
-connection. Neighbours: `store` calls, `stores.hybrid.worker` listens.
+connection. Neighbours: `store` calls, `stores.hybrid.automatic_sync` listens.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from refold.errors import (
     Unavailable,
 )
 from refold.settings import logins
-from refold.stores.checks import LINE_BYTES_MAX, SEQ_MAX
+from refold.stores.checks import SEQ_MAX
+from refold.stores.event_lines import LINE_BYTES_MAX
 from refold.stores.protocol import NewHeads
 from refold.system import process_fork
 from refold.system.http_answer import LOOPBACK, Answer, Patience, asked, client_for, lines
@@ -307,7 +308,7 @@ class Client:
 
     def not_understood(self, why: object) -> Unavailable:
         """The error for an answer that no refold server gives."""
-        message = f"{self.place} gave an answer that cannot be understood: {why}"
+        message = f"{self.place} sent an answer that cannot be understood: {why}"
         return Unavailable(message, hint="is that the address of a refold server?")
 
 

@@ -21,9 +21,13 @@ from msgspec import Meta, Struct
 
 from refold.checked import quoted
 from refold.core import codec
+from refold.core.ids import (
+    conversation_checked,
+    digest_checked,
+)
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, NotFound
-from refold.stores import checks
+from refold.stores import checks, event_lines
 from refold.stores.protocol import Listening, Recovery, Salvage
 from refold.stores.remote.client import ANSWER_BYTES_MAX, DEADLINE_S, Client, Seq, place_checked
 
@@ -108,9 +112,9 @@ class RemoteStore:
 
     def _conversation(self, about: About) -> Conversation:
         try:
-            id, parent = codec.conversation_checked(about.id), about.parent
+            id, parent = conversation_checked(about.id), about.parent
             if parent:
-                codec.conversation_checked(parent)
+                conversation_checked(parent)
         except Invalid as error:
             raise self.client.not_understood(error.message) from error
         return Conversation(
@@ -136,7 +140,7 @@ class RemoteStore:
             if last is not None:
                 query["last"] = checks.bounded(last)
             answer = self.client.call("GET", f"{path}/events", query=query)
-            page = checks.events_in(answer, most=EVENTS_MAX)
+            page = event_lines.events_in(answer, most=EVENTS_MAX)
             seqs = [after, *(event.seq for event in page)]
             is_beyond = len(page) > query["limit"] or seqs[-1] > max(after, query.get("last", inf))
             if is_beyond or any(before >= seq for before, seq in pairwise(seqs)):
@@ -151,7 +155,7 @@ class RemoteStore:
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         self._check_open()
         checks.check_append(conversation, events, expect)
-        batch = checks.batch_of(events) if events else b""
+        batch = event_lines.batch_of(events) if events else b""
         if len(events) > BATCH_MAX or len(batch) > BATCH_BYTES_MAX:
             message = f"{len(events):,} events of {len(batch):,} bytes do not go in one batch"
             raise Invalid(
@@ -176,7 +180,7 @@ class RemoteStore:
         self.client.call("PUT", path, body=data)
 
     def fork(self, conversation: str, at: int, new: str) -> None:
-        codec.conversation_checked(new)
+        conversation_checked(new)
         body = msgspec.json.encode({"at": at, "new": new})
         self.client.call("POST", f"{self._path(conversation)}/fork", body=body, repeats=False)
 
@@ -196,7 +200,7 @@ class RemoteStore:
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
         given = {
-            "events": [checks.line_of(event).decode() for event in events],
+            "events": [event_lines.line_of(event).decode() for event in events],
             "after": after,
             "seen": {
                 "pieces": [_sent(piece) for piece in seen.pieces],
@@ -229,7 +233,7 @@ class RemoteStore:
 
     def get(self, digest: str) -> Iterator[bytes]:
         self._check_open()
-        codec.digest_checked(digest)
+        digest_checked(digest)
         return self._checked(digest, self.client.chunks(f"artifacts/{digest}"))
 
     def _checked(self, digest: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -241,12 +245,12 @@ class RemoteStore:
             raise Corrupt(f"{self.url}: {digest} is not what came", hint="get it again")
 
     def location(self, digest: str) -> str | None:
-        codec.digest_checked(digest)
+        digest_checked(digest)
         return None
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
         self._check_open()
-        codec.digest_checked(digest)
+        digest_checked(digest)
         query = {"before_ms": max(0, before_ms)}
         return self.client.value(Dropped, "DELETE", f"artifacts/{digest}", query=query).gone
 
@@ -281,12 +285,14 @@ class RemoteStore:
 
     def _path(self, conversation: str) -> str:
         self._check_open()
-        return f"conversations/{codec.conversation_checked(conversation)}"
+        return f"conversations/{conversation_checked(conversation)}"
 
 
 def _piece(piece: str | dict[str, str]) -> Event | str:
-    return piece.get("fault", "") if isinstance(piece, dict) else checks.event_of(piece.encode())
+    return (
+        piece.get("fault", "") if isinstance(piece, dict) else event_lines.event_of(piece.encode())
+    )
 
 
 def _sent(piece: Event | str) -> str | dict[str, str]:
-    return {"fault": piece} if isinstance(piece, str) else checks.line_of(piece).decode()
+    return {"fault": piece} if isinstance(piece, str) else event_lines.line_of(piece).decode()

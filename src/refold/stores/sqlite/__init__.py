@@ -1,7 +1,7 @@
 """Logs in one SQLite file, artifacts as plain files beside it.
 
-`store` is the store, `file` the database file, `log` its rows, `wal` its write-ahead log, `damage`
-its repair.
+`store` is the store, `database_file` the database file, `log` its rows, `wal` its write-ahead log,
+`damage` its repair.
 """
 
 from refold.stores.sqlite.store import SqliteStore

@@ -1,11 +1,12 @@
 """A damaged database: its readable rows, and a sound database or log in its place.
 
-SQLite refuses everything on a broken page, and a table with one can neither be read through nor
+SQLite refuses any access to a broken page, so a table with one can neither be read to its end nor
 deleted from. Rows are found by their keys, so the walk continues after the break, and the rows it
 found replace all pages at once; a log that lost its row in `conversations` gets a new one. Rows
 with wrong values are salvaged one by one; a missing row goes unnoticed here. The broken database,
-or the rows of a log before its repair, stay in a file until somebody erases or deletes. Neighbours:
-`store` calls, `log` reads sound rows, `conversations.repairer` judges the salvaged ones.
+or the rows of a log before its repair, stay in a file until something is erased or deleted.
+Neighbours: `store` calls, `log` reads sound rows, `conversations.repairer` judges the salvaged
+ones.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from refold.stores.sqlite import log
 PLACE_MAX = (1 << 63) - 1
 MAGIC, HEADER_BYTES = b"SQLite format 3\0", 100
 LENGTHENED_MAX = 1_000  # a header that claims a larger multiple of the size is broken itself
-# After a break every next key is tried, then steps that grow: a page holds few events.
+# After a break every next key is tried, then keys in growing steps: a page holds few events.
 SINGLE_STEPS = 512
 _TEXTS = {"id", "title", "kind", "by", "counter"}
 _TABLES = {
@@ -72,7 +73,7 @@ def is_broken(connection: apsw.Connection) -> bool:
 
 def rebuild(connection: apsw.Connection, copy: str, fresh: str) -> dict[str, int]:
     """Replaces the database by its readable rows, after copying it to the file `copy`. Returns the
-    conversations that may have had more events, each with the last one it has now."""
+    conversations that may have had more events, each with the last event it has now."""
     size = connection.pragma("page_size")
     # The file itself must not be opened: closing it would drop SQLite's locks.
     with (
@@ -145,7 +146,7 @@ def _readable(
     broken: apsw.Connection, table: str, breaks: list[tuple[int, int]]
 ) -> Iterator[Values]:
     """The rows of a table, in order, except those on broken pages; the keys around those are added
-    to `breaks`. Texts come as bytes: one that is not UTF-8 must not end the walk."""
+    to `breaks`. Text is read as bytes, because text that is not UTF-8 must not end the walk."""
     names = _TABLES[table].split()
     columns = [f'CAST("{name}" AS BLOB)' if name in _TEXTS else f'"{name}"' for name in names]
     query = f'SELECT {", ".join(columns)} FROM {table} WHERE "{names[0]}" > ? ORDER BY 1'
@@ -191,7 +192,8 @@ _IS_TEXT = (False, False, False, False, True, True, True, True, False, False, Fa
 
 
 def salvage(connection: apsw.Connection, conversation: str) -> Salvage:
-    """The rows of a log and of its ancestors, each an event or a text that says what is wrong."""
+    """The rows of a log and of its ancestors: each an event, or a message that describes the
+    damage."""
     about = log.described(connection, conversation)
     row = log.row_of(connection, conversation)
     assert about is not None, "the row was found"

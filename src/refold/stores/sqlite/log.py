@@ -4,8 +4,8 @@ The place of an event is its rowid: the conversation's number above, its seq in 
 There is no second index and no row that counts; head and chain are read from the last place in the
 conversation's range. A fork owns the places above the seq at which it left; events below are found
 by walking up to its ancestors, in a loop. Removing an event also removes the bookmarks and titles
-derived from it, in forks as well. Neighbours: `store` calls, `damage` salvages rows, `file`
-has the connection.
+derived from it, in forks as well. Neighbours: `store` calls, `damage` salvages rows,
+`database_file` has the connection.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def span(connection: apsw.Connection, row: Row, after: int, last: int, limit: in
             events += map(event_of, connection.execute(_READ, bounds))
         except UnicodeDecodeError as error:
             seq = after + len(events) + 1
-            raise Corrupt(f"event {seq}: a text is not UTF-8", hint=REPAIR) from error
+            raise Corrupt(f"event {seq}: its text is not UTF-8", hint=REPAIR) from error
     # A damaged page must not shorten a log silently.
     for seq, event in enumerate(events, after + 1):
         if event.seq != seq:

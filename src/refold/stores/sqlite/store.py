@@ -1,8 +1,8 @@
 """Logs in one SQLite file: an append is one small insert at the end of a table, and nothing else.
 
 Appends commit without a sync and survive kill -9; `flush` makes all of them survive power loss.
-Neighbours: `log` has the rows, `wal` explains why one sync is enough, `file` has the database file,
-`damage` repairs it, `stores.contents` keeps the artifacts.
+Neighbours: `log` has the rows, `wal` explains why one sync is enough, `database_file` has the
+database file, `damage` repairs it, `stores.artifact_files` keeps the artifacts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Concatenate, ParamSpec, TypeVar
 import apsw
 from msgspec.structs import replace
 
-from refold.core import codec
+from refold.core import ids
 from refold.core.model import Conversation, Event
 from refold.errors import RefoldError
 from refold.stores import checks
-from refold.stores.contents import Artifacts
+from refold.stores.artifact_files import Artifacts
 from refold.stores.protocol import Recovery, Salvage
 from refold.stores.sqlite import damage, log
-from refold.stores.sqlite import file as database
-from refold.stores.sqlite.file import Reader
+from refold.stores.sqlite import database_file as database
+from refold.stores.sqlite.database_file import Reader
 from refold.stores.sqlite.wal import Flusher
 from refold.system import disk, process_fork
 
@@ -91,7 +91,7 @@ class SqliteStore:
 
     @_guarded
     def head(self, conversation: str) -> int | None:
-        codec.conversation_checked(conversation)
+        ids.conversation_checked(conversation)
         if self._connection is None and self._reader is None and not os.path.exists(self.path):
             if not self._is_new:  # asked at every request while nothing is remembered
                 database.refuse_lost(self.path)
@@ -189,7 +189,7 @@ class SqliteStore:
 
     @_guarded
     def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
-        codec.conversation_checked(conversation)
+        ids.conversation_checked(conversation)
         connection = self._connected(writing=False)
         return log.bookmark(connection, conversation, at) if connection else None
 
@@ -226,7 +226,7 @@ class SqliteStore:
 
     @_guarded
     def fork(self, conversation: str, at: int, new: str) -> None:
-        codec.conversation_checked(new)
+        ids.conversation_checked(new)
         with self._writing_to(conversation) as connection:
             log.fork(connection, conversation, at, new)
         self._absent.pop(new, None)
@@ -365,7 +365,7 @@ class SqliteStore:
 
     def _connection_to(self, conversation: str) -> apsw.Connection:
         """The connection; NotFound if there is no database, so no conversation either."""
-        codec.conversation_checked(conversation)
+        ids.conversation_checked(conversation)
         connection = self._connected(writing=False)
         if connection is None:
             raise checks.unknown(conversation)

@@ -11,13 +11,13 @@ whatever other processes do:
     longer in the WAL is durable already, so a checkpoint between append and flush, here or in
     another process, changes nothing.
   - A new WAL is written over the old one, in the same file. The file is removed only when the last
-    connection of all processes closes, and ours is open. If somebody removes it by hand, `Wal`
-    notices within a second and raises.
+    connection of all processes closes, and ours is open. If it is removed by hand, `Wal` notices
+    within a second and raises.
   - After a failed sync the kernel may have dropped the pages, and would report success the next
     time. So the store ends there: it must be opened again, which reads what really is on the disk.
 
 Only a foreign program that writes to the file with synchronous=OFF could break this. Neighbours:
-`store` writes and flushes, `file` has the database file.
+`store` writes and flushes, `database_file` has the database file.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Wal:
             self._new = False
 
     def _check_in_place(self) -> None:
-        """Notices that somebody took the file away. Once a second: after a stat, Linux must
-        write the file's times with the next commit, which made a turn cost a tenth more."""
+        """Notices that the file was removed by hand. Once a second: after a stat, Linux must write
+        the file's times with the next commit, which made a turn cost a tenth more."""
         there, mine = os.stat(self.path), os.fstat(self._fd)
         if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
             raise FileNotFoundError(

@@ -27,12 +27,13 @@ from refold.ledger.ledger import (
     merged,
     unmarked_lines,
 )
-from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of, unfolder
+from refold.strategies.brief import Brief, cap_tokens, carried, unfolder
 from refold.strategies.fit import common_size, cuts_of, edits_of, pieces
 from refold.strategies.gist.choice import choose_lines
 from refold.strategies.gist.draft import Draft, chars_of, list_share, prose_share, summary_tokens
 from refold.strategies.gist.layout import Layout, Material, excerpts, lay_out, runs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
+from refold.strategies.protected_messages import tokens_of
 
 NEWEST = 0.6  # of the free room: the limit of the newest unit
 ALONE = 0.8  # the same if there is nothing else to fold

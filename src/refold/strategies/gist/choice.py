@@ -21,7 +21,6 @@ from math import log
 from msgspec import Struct
 
 from refold.ledger.sentences import binds
-from refold.strategies.brief import CJK
 from refold.strategies.fit import common_size
 from refold.strategies.gist.passages import (
     ARGUMENT,
@@ -44,6 +43,7 @@ from refold.strategies.gist.passages import (
     windows,
     words_in,
 )
+from refold.strategies.word_stems import CJK
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
@@ -52,15 +52,16 @@ REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
 AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
 # The probability that the agent gives a line again word for word, measured on real sessions: by its
-# origin, by how often it was given, and by its age, over a number of messages. Lines with fewer
-# words are too short to tell.
+# origin, by how often it was given, and by its age, over a number of messages; a command has twice
+# that, so that it comes before output. Lines with fewer words are too short to tell.
 AGAIN_WORTH = {
-    COMMAND: 0.1, ARGUMENT: 0.095, SCRIPT: 0.16, WRITTEN: 0.062, FILE: 0.026, SAID: 0.03,
+    COMMAND: 0.14, ARGUMENT: 0.095, SCRIPT: 0.16, WRITTEN: 0.062, FILE: 0.026, SAID: 0.03,
 }  # fmt: skip
 AGAIN_MESSAGES = dict.fromkeys((COMMAND, ARGUMENT, WRITTEN), 150) | dict.fromkeys(
     (SCRIPT, FILE, SAID), 35
 )
 TIMES_WORTH = (1.0, 4.0, 9.0)
+AGE_POWER = 1.5
 AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
 # The worth of prose per unit of its words' rarity. A word in one of five lines or more tells
 # nothing. A line up to this length is kept whole, a longer one by its sentences. The worth grows
@@ -268,16 +269,13 @@ class Choice:
         again: dict[str, tuple[float, int]] = {}
         for at, origin in own:
             line = text.lines[at]
-            if (
-                origin in AGAIN_WORTH
-                and len(line) >= AGAIN_CHARS_MIN
-                and words_in(line) >= AGAIN_WORDS_MIN
-            ):
-                mine = AGAIN_WORTH[origin], AGAIN_MESSAGES[origin]
-                best = again[line] = max(again.get(line, mine), mine)
+            worth = AGAIN_WORTH.get(origin, 0.0)
+            if worth and len(line) >= AGAIN_CHARS_MIN and words_in(line) >= AGAIN_WORDS_MIN:
+                # The newest copy has the worth of the best one: a read shows what was written.
+                best = again[line] = max(again.get(line, (0.0, 1)), (worth, AGAIN_MESSAGES[origin]))
                 age = now - text.span[text.home[at]].seq
                 more = TIMES_WORTH[min(max(times[line], 1), len(TIMES_WORTH)) - 1]
-                worths[at] = best[0] * more / (1 + age / best[1]) ** 1.5
+                worths[at] = best[0] * more / (1 + age / best[1]) ** AGE_POWER
             if origin in PROSE_WORTH:
                 said[at] = {word.lower() for word in _PROSE_WORD.findall(line)}
         lines_with = Counter(chain.from_iterable(said.values()))

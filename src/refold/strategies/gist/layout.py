@@ -20,18 +20,18 @@ from refold.core.laws import is_request, units
 from refold.core.model import Replace, Slot, Span, Text, ToolResult, View
 from refold.core.shortened import text_of
 from refold.ledger.sentences import own_text
-from refold.strategies.brief import (
-    Brief,
+from refold.strategies.brief import Brief
+from refold.strategies.gist.choice import Kept, by_message, choose_lines
+from refold.strategies.gist.names import Needs, names_of
+from refold.strategies.gist.passages import Passage, Reader, Shown, chars_of, is_gist, passage
+from refold.strategies.protected_messages import (
     protected,
     request_excess,
     tail_start,
     tokens_of,
     untouched_tokens,
 )
-from refold.strategies.gist.choice import Kept, by_message, choose_lines
-from refold.strategies.gist.names import Needs, names_of
-from refold.strategies.gist.passages import Passage, Reader, Shown, chars_of, is_gist, passage
-from refold.strategies.keep import line_ranges
+from refold.strategies.shorten_results import line_ranges
 
 TASK = 0.5  # of the window: a larger first request does not stay verbatim
 TAIL = 0.05  # of the free room: the raw tail, in whole units

@@ -28,8 +28,9 @@ from refold.ledger.sentences import own_text
 from refold.ledger.shell import reading_of
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact, kind_of_tool
-from refold.strategies.brief import Brief, tokens_of
+from refold.strategies.brief import Brief
 from refold.strategies.gist.names import names_of
+from refold.strategies.protected_messages import tokens_of
 
 PIECE_CHARS = 160
 LINE_CHARS_READ = 32_000  # the longest result that stays on the page

@@ -1,0 +1,414 @@
+"""Forgetting for good: every version of an entry, and every message that showed it.
+
+First the log of memories gets a marker with a keyed hash of the words: from then on nobody sees the
+entries, and no rule brings them back. Then every log that shows them gets an `erase` event, so no
+page shows them any more; then the words go from conversations, the index and the log of memories.
+Completion is recorded last; without this record, the next process to open the memory continues. A
+message shows an entry if it was put on the page for it (`engine.conversation_memory`), is a tool's
+result or a call with it, or is its source and `source` is given. It is erased whole, with the
+summaries that may quote it. Other messages with the same words are reported. Neighbours: `fold`
+knows what is unfinished, `semantic` offers `forget`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core.call_arguments import arguments_object, arguments_text
+from refold.core.codec import decode
+from refold.core.laws import calls_of, results_of
+from refold.core.model import (
+    MEMORIES,
+    Block,
+    Body,
+    Conversation,
+    Edit,
+    Erase,
+    Event,
+    Hide,
+    Memory,
+    Message,
+    Replace,
+    Summarize,
+    ToolCall,
+    ToolResult,
+)
+from refold.core.shortened import summary_text, text_of
+from refold.errors import Corrupt, Invalid, NotFound, RefoldError, sentence
+from refold.log.draft import Draft
+from refold.log.log import Log, now_ms
+from refold.log.stored_logs import conversations, pages_of
+from refold.memory.claim import telling_words
+from refold.memory.entry import Forgotten, Version
+from refold.memory.fold import Entries, sealed
+from refold.memory.journal import Journal
+from refold.memory.ranking import Finder
+from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
+from refold.stores import erase_events, is_same_place, is_there, open_store
+from refold.stores.protocol import Store
+
+STORES = "stores"  # metadata key of a marker: the other stores to erase in
+MENTIONS_TOLD = 20
+BY = "memory"
+REMEMBER = "remember"
+_WORD = re.compile(r"\w+")
+OUT_OF_REACH = ("earlier exports", "backups of the files")
+OTHER_STORES = "conversations in stores that were not named"
+
+
+class Which(Struct, frozen=True, kw_only=True):
+    """A selection of entries: those that match all given conditions."""
+
+    tag: str | None = None
+    before_ms: int | None = None
+    said_in: str | None = None
+
+    def is_empty(self) -> bool:
+        return self.tag is None and self.before_ms is None and self.said_in is None
+
+    def fits(self, versions: Sequence[Version]) -> bool:
+        """Whether an entry with these versions matches."""
+        bodies = [version.body for version in versions]
+        sources = [body.source[0] for body in bodies if body.source]
+        return (
+            (self.tag is None or any(self.tag in body.tags for body in bodies))
+            and (self.before_ms is None or versions[-1].at_ms < self.before_ms)
+            and (self.said_in is None or self.said_in in sources)
+        )
+
+
+class Forgetter(Struct, frozen=True):
+    """Forgets entries of a journal, in its index and in the stores whose conversations may show
+    them."""
+
+    journal: Journal
+    finder: Finder
+    stores: tuple[Store, ...]
+
+    def forget(self, ids: Sequence[str], *, source: bool, others: Sequence[str]) -> Forgotten:
+        """Forgets these entries, and all entries merged with them."""
+        known = self.journal.entries()
+        versions = known.versions_of(ids)
+        entries = list(dict.fromkeys(version.body.entry for version in versions))
+        ended = _ended_by(known, versions, entries)
+        marked = _markers(versions, entries, source=source, others=others)
+        self.journal.append([*ended, *marked])
+        return self._erase(entries, versions)
+
+    def finish(self, tell: Callable[[str, str], None]) -> None:
+        """Continues an interrupted forgetting, if there is one."""
+        left = dict(self.journal.entries().unfinished)
+        if not left:
+            return
+        try:
+            self._erase(list(left), [version for one in left.values() for version in one])
+        except RefoldError as error:
+            tell("memory-failed", f"what was forgotten is not erased yet: {sentence(error)}")
+
+    def _erase(self, entries: Sequence[str], versions: Sequence[Version]) -> Forgotten:
+        """Erases the words of entries marked as forgotten, and records completion."""
+        markers = self.journal.markers(set(entries))
+        sources = frozenset(one.source for one in markers if one.source)
+        urls = [str(url) for one in markers for url in one.metadata.get(STORES, ())]
+        contents = tuple(dict.fromkeys(one.body.content for one in versions if one.body.content))
+        said_in = (one.body.source for one in versions if one.body.source)
+        handles = (f"{conversation}#{seq}" for conversation, seq in said_in)
+        sought = Sought(ids=frozenset([*entries, *handles]), contents=contents, sources=sources)
+        with _opened(list(dict.fromkeys(urls)), self.stores) as more:
+            erased = [erase_shown(store, sought) for store in (*self.stores, *more)]
+        seqs = [version.seq for version in versions]
+        self.finder.erase(self.journal.id, seqs, entries)
+        going = seqs
+        if not going:
+            # All words are gone, but erasing one event again cleans the file, which a killed
+            # process may not have done.
+            erased_seqs = (event.seq for event in self.journal.events() if event.erased)
+            going = list(islice(erased_seqs, 1))
+        erase_events(self.journal.store, self.journal.id, going)
+        done = [Memory(entry=entry, state="forgotten", closed=True) for entry in entries]
+        self.journal.append(done)
+        for store in {id(store): store for store in (self.journal.store, *self.stores)}.values():
+            store.flush()
+        return _receipt(entries, len(seqs), erased, is_users=self.journal.scope == "user")
+
+
+def _ended_by(
+    known: Entries, versions: Sequence[Version], entries: Sequence[str]
+) -> Iterator[Memory]:
+    """Closing versions of the entries that the forgotten ones had ended, which must not become true
+    again."""
+    gone = {version.seq for version in versions}
+    for run in known.runs():
+        if run.heir in gone and run.entry not in entries:
+            body = run.versions[-1].body
+            yield replace(
+                body, version=body.version + 1, state="", closed=True, valid_from_ms=run.until_ms
+            )
+
+
+def _markers(
+    versions: Sequence[Version], entries: Sequence[str], *, source: bool, others: Sequence[str]
+) -> list[Memory]:
+    """The first events to write: the forgotten entries, the sources and stores to erase as well,
+    and the seals of the words."""
+    said = dict.fromkeys(telling_words(one.claim.said) or one.claim.said for one in versions)
+    seals = [sealed(words) for words in said]
+    sources = dict.fromkeys(one.body.source for one in versions if one.body.source and source)
+    metadata: dict[str, Any] = {STORES: list(others)} if others else {}
+    first = entries[0]
+    return [
+        *(Memory(entry=first, state="forgotten", seal=seal) for seal in seals),
+        *(Memory(entry=first, state="forgotten", source=one) for one in sources),
+        *(Memory(entry=entry, state="forgotten", metadata=metadata) for entry in entries),
+    ]
+
+
+@contextmanager
+def _opened(urls: Sequence[str], known: Sequence[Store]) -> Iterator[list[Store]]:
+    """Opens other stores for a block, without those that are open already."""
+    opened: list[Store] = []
+    try:
+        for url in urls:
+            opened.append(open_store(url))
+        yield [one for one in opened if not any(is_same_place(one, other) for other in known)]
+    finally:
+        for store in opened:
+            store.close()
+
+
+def _receipt(
+    entries: Sequence[str], events: int, erased: Sequence[Erased], *, is_users: bool
+) -> Forgotten:
+    mentions = tuple(place for one in erased for place in one.mentions)
+    reported = [f"#{seq} of {id}, which says it too" for id, seq in mentions[:MENTIONS_TOLD]]
+    reported += [f"artifact {name}" for one in erased for name in one.artifacts]
+    if is_users:
+        reported.append(OTHER_STORES)
+    return Forgotten(
+        entries=tuple(entries),
+        events=events,
+        messages=sum(one.messages for one in erased),
+        summaries=sum(one.summaries for one in erased),
+        mentions=mentions,
+        out_of_reach=(*reported, *OUT_OF_REACH),
+    )
+
+
+def stores_checked(urls: Sequence[str]) -> list[str]:
+    """The URLs of existing stores; NotFound, before anything is written, if one does not exist."""
+    with _opened(urls, ()) as opened:
+        for store in opened:
+            if not is_there(store):
+                raise NotFound(f"there is no store at {store.url}", hint="check the URL")
+        return [store.url for store in opened]
+
+
+def which_checked(ids: Sequence[str] | None, which: Which) -> None:
+    """Invalid unless exactly one of ids and a selection is given."""
+    if (ids is None) == which.is_empty():
+        hint = "give an id, or at least one of tag, before, said_in"
+        raise Invalid("the entries to forget are not clear", hint=hint)
+
+
+class Sought(Struct, frozen=True, kw_only=True):
+    """The target of an erasure: entries by id and by the handles of the messages that said them
+    (a hand-over shows these), their contents, and the source messages to erase as well."""
+
+    ids: frozenset[str]
+    contents: tuple[str, ...] = ()
+    sources: frozenset[tuple[str, int]] = frozenset()
+
+
+class Erased(Struct, frozen=True, kw_only=True):
+    """The numbers of erased messages and summaries, the remaining messages with the same words, and
+    the artifacts of erased messages."""
+
+    messages: int = 0
+    summaries: int = 0
+    mentions: tuple[tuple[str, int], ...] = ()
+    artifacts: tuple[str, ...] = ()
+
+
+class _ConversationMatches(Struct):
+    """The matches in one conversation."""
+
+    about: Conversation
+    erasures: dict[int, Erase]
+    summaries: list[int]
+    mentions: list[int]
+    artifacts: list[str]
+
+
+def erase_shown(store: Store, sought: Sought) -> Erased:
+    """Erases the target from all conversations of a store, and from its index."""
+    spoken = [words for words in map(_spelt, sought.contents) if words]
+    about_all = list(conversations(store))
+    places = [place for about in about_all if (place := _place(store, about, sought, spoken))]
+    going = [place for place in places if place.erasures]
+    for place in going:
+        _announce(store, place)
+    for place in going:
+        _erase_bytes(store, place)
+    if going:
+        _erase_from_index(store)
+    return Erased(
+        messages=len(
+            {
+                _own(place.about, seq)
+                for place in going
+                for seq in place.erasures.keys() - set(place.summaries)
+            }
+        ),
+        summaries=len({_own(place.about, seq) for place in going for seq in place.summaries}),
+        mentions=tuple((place.about.id, seq) for place in places for seq in place.mentions),
+        artifacts=tuple(dict.fromkeys(name for place in going for name in place.artifacts)),
+    )
+
+
+def _own(about: Conversation, seq: int) -> tuple[str, int]:
+    """An event by the log that owns it: a fork shares events with its parent."""
+    return (about.id if seq > about.parent_seq else about.parent or about.id), seq
+
+
+# --- finding ---
+
+
+def _place(
+    store: Store, about: Conversation, sought: Sought, spoken: Sequence[str]
+) -> _ConversationMatches | None:
+    """The matches in one conversation; None if there are none."""
+    place = _ConversationMatches(about, {}, [], [], [])
+    edits: list[tuple[int, Edit]] = []
+    for event, body in _bodies(store, about):
+        if isinstance(body, Message):
+            _look_at(place, event, body, sought, spoken)
+        elif isinstance(body, Summarize | Replace):
+            edits.append((event.seq, body))
+    for seq, edit in edits:
+        if _tells_of(edit, set(place.erasures), spoken):
+            place.erasures[seq] = Erase(seq=seq)
+            place.summaries.append(seq)
+    return place if place.erasures or place.mentions else None
+
+
+def _bodies(store: Store, about: Conversation) -> Iterator[tuple[Event, Body]]:
+    """The messages and edits of a log, up to the first unreadable event."""
+    with suppress(Corrupt):
+        for events in pages_of(store, about.id, last=about.head):
+            for event in events:
+                body = decode(event) if event.kind in ("message", "edit") else None
+                if body is not None:
+                    yield event, body
+
+
+def _look_at(
+    place: _ConversationMatches,
+    event: Event,
+    message: Message,
+    sought: Sought,
+    spoken: Sequence[str],
+) -> None:
+    is_source = (place.about.id, event.seq) in sought.sources
+    if is_source or _shows(message, sought.ids, spoken):
+        place.erasures[event.seq] = Erase(
+            seq=event.seq,
+            role=message.role,
+            calls=tuple(calls_of(message)),
+            results=tuple(results_of(message)),
+            ids=message.ids,
+        )
+        results = [block for block in message.blocks if isinstance(block, ToolResult)]
+        place.artifacts += [block.artifact for block in results if block.artifact]
+    elif _says("\n".join(map(_block_text, message.blocks)), spoken):
+        place.mentions.append(event.seq)
+
+
+def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool:
+    """Whether a message shows an entry: as a memory on the page, as a result that recalls it, or as
+    the call that stored it."""
+    shown = message.metadata.get(MEMORIES)
+    if shown is not None and (
+        not ids.isdisjoint(shown) or _says("\n".join(map(_block_text, message.blocks)), spoken)
+    ):
+        return True
+    for block in message.blocks:
+        text = _block_text(block)
+        recalls = isinstance(block, ToolResult) and any(id in text for id in ids)
+        remembers = isinstance(block, ToolCall) and block.name == REMEMBER
+        if (recalls or remembers) and _says(text, spoken):
+            return True
+    return False
+
+
+def _block_text(block: Block) -> str:
+    """The text of a block; of a call, its arguments without JSON escapes."""
+    if not isinstance(block, ToolCall):
+        return text_of(block)
+    given = arguments_object(block)
+    return arguments_text(block) if given is None else "\n".join(map(str, given.values()))
+
+
+def _tells_of(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
+    """Whether an edit may contain words of an erased message."""
+    match edit:
+        case Hide():
+            return False
+        case Replace():
+            return edit.seq in erased
+        case Summarize():
+            if not any(seq in edit.span for seq in erased):
+                return False
+            seqs = {one.seq for one in edit.quotes} | {one.seq for one in edit.facts}
+            text = "\n".join([summary_text(edit), edit.line, *(one.text for one in edit.facts)])
+            return edit.prose is not None or bool(seqs & erased) or _says(text, spoken)
+
+
+def _says(text: str, spoken: Sequence[str]) -> bool:
+    """Whether a text contains one of these sentences, ignoring case, punctuation and line
+    breaks."""
+    folded = text.casefold()
+    # Most texts lack the longest word, and need no further check.
+    likely = [words for words in spoken if max(words.split(), key=len) in folded]
+    spelt = f" {_spelt(text)} " if likely else ""
+    return any(f" {words} " in spelt for words in likely)
+
+
+def _spelt(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+# --- erasing ---
+
+
+def _announce(store: Store, place: _ConversationMatches) -> None:
+    """Records the erasures in a log, unless they are recorded already."""
+    log = Log(store, place.about.id)
+    new = [one for seq, one in sorted(place.erasures.items()) if seq not in log.state.erased]
+    if new:
+        at_ms = now_ms()
+        log.append([Draft(body=replace(one, erased_ms=at_ms), by=BY) for one in new])
+
+
+def _erase_bytes(store: Store, place: _ConversationMatches) -> None:
+    """Erases the events, except those already erased through another log: forks share events."""
+    id = place.about.id
+    events = [store.read(id, after=seq - 1, last=seq, limit=1)[0] for seq in sorted(place.erasures)]
+    erase_events(store, id, [event.seq for event in events if not event.erased])
+
+
+def _erase_from_index(store: Store) -> None:
+    """Removes the messages from the search index, if there is one."""
+    upkeep = Upkeep(store, index_path(store), tell=lambda name, reason: None)
+    try:
+        if upkeep.has_file():
+            while upkeep.catch_up(SEARCH_EVENTS):
+                pass
+    finally:
+        upkeep.close()

@@ -1,0 +1,117 @@
+"""Standing rules: sentences of a user that hold for all later work, not for one task.
+
+A sentence is a standing rule if it is about the future ("from now on"), or orders something for
+always, for never, or for everything of a kind ("end all variable names with"); in English, German,
+French and Spanish. A clause can be read alone: it is the sentence, with a colon at its end also the
+list below. Of two clauses that differ only in their values the later one is in force. If more
+differs, both are shown.
+Neighbours: `extraction` stores what has clauses, `engine.conversation_memory` shows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from refold.ledger.sentences import sentences
+from refold.memory.claim import stem
+from refold.memory.entry import MemoryEntry
+from refold.search.words import STOP
+
+CLAUSE_CHARS_MAX = 700
+
+_SOON = (
+    r"\bfrom (?:now|here|today|this point) on(?:wards?)?\b|\b(?:going|moving) forward\b"
+    r"|\bhenceforth\b|\buntil (?:further notice|i say)\b|\bstanding (?:rules?|orders?)\b"
+    r"|\b(?:every|all|any|each) (?:new|future|later) \w+s? (?:gets?|has|have|must|should|needs?)\b"
+    r"|\bget into the habit of\b|\bwe['’]re (?:now )?standardi[sz]ing\b"
+    r"|\bab (?:jetzt|sofort|heute)\b|\b(?:in zukunft|künftig|von nun an|fortan|grundsätzlich)\b"
+    r"|\bjede[rsnm]? neue[rsnm]?\b|\balle neuen\b|\b(?:désormais|dorénavant)\b"
+    r"|\bà partir de maintenant\b|\bà l['’]avenir\b|\bchaque nouve(?:au|lle)\b"
+    r"|\b(?:a partir de ahora|(?:de ahora )?en adelante)\b|\b(?:cada|tod[oa]) nuev[oa]\b"
+)
+_VERBS = (
+    r"(?:us(?:e|ing)|start(?:ing)?|end(?:ing)?|begin|name|naming|prefix|includ(?:e|ing)|add(?:ing)?"
+    r"|import|writ(?:e|ing)|keep|format|ensure|make sure|avoid|prefer|put|wrap|document)"
+)
+_ALWAYS = r"(?:always|never|immer|nie(?:mals)?|toujours|jamais|siempre|nunca)"
+_BE_SO = r"(?:are|is|was|were|be|been|had|has|have|can|could|may|might)"
+_LEAD = r"^\W*(?:[\w'’]+,? ){0,2}?(?:please |bitte )?"
+_ORDERS = (
+    rf"(?:{_LEAD}|[:;—–] ){_ALWAYS}\b(?! (?:a|the|{_BE_SO})\b)"
+    rf"|\b(?:you|we|du|sie|wir|nous|vous)(?: (?!{_BE_SO}\b)\w+){{0,6}}? {_ALWAYS}\b"
+    rf"|(?:{_LEAD}|\byou (?:to |should |must ))(?:start )?{_VERBS}\b[^.;]{{0,60}}?"
+    r"\b(?:all|every|each|any|your)\b"
+    r"|\b(?:for|when) (?:[\w-]+ ){1,6}?[\w-]+, (?:please |you should |i[\w'’ ]+ you to )?"
+    rf"(?:{_ALWAYS} )?{_VERBS}\b"
+    r"|\ball [\w ]{1,40}? (?:should|must) (?:start|end|begin|be|have|use)\b"
+    r"|\b(?:i['’]d like|i want|i need) you to (?:start|begin|use|end|get|update|change|switch)\b"
+    r"|\bi (?:now )?(?:want|need|expect) (?:all|every|each|your)\b"
+)
+_STANDS = re.compile(f"{_SOON}|{_ORDERS}", re.IGNORECASE)
+_GOES_ON = re.compile(r"(?:please )?\w+ (?:them|it)\b", re.IGNORECASE)
+PARAGRAPHS = re.compile(r"\n\s*\n")
+
+
+def is_standing(sentence: str) -> bool:
+    """Whether a sentence of a user is a rule for all later work."""
+    return not sentence.rstrip().endswith("?") and bool(_STANDS.search(sentence[:CLAUSE_CHARS_MAX]))
+
+
+def clauses_of(text: str) -> list[str]:
+    """The standing rules in a text, each with what it needs to be read alone."""
+    found: dict[str, None] = {}
+    for paragraph in PARAGRAPHS.split(text):
+        parts = sentences(paragraph)
+        for at, part in enumerate(parts):
+            if is_standing(part):
+                end = at + 1 + bool(_GOES_ON.match(" ".join(parts[at + 1 : at + 2])))
+                whole = " ".join(parts[at : None if part.endswith(":") else end])
+                found[whole[:CLAUSE_CHARS_MAX]] = None
+                if part.endswith(":"):
+                    break
+    return list(found)
+
+
+class Rule(NamedTuple):
+    """A standing rule and the entry that says it."""
+
+    clause: str
+    entry: MemoryEntry
+
+
+def rules_of(entries: Iterable[MemoryEntry]) -> Iterator[Rule]:
+    """The rules in force that a user set, the newest first, each once. A rule that a later one
+    gives another value is left out."""
+    seen: dict[frozenset[str], str] = {}
+    for entry in sorted(entries, key=lambda one: (one.valid_from_ms, one.seq), reverse=True):
+        if entry.trust != "user" or entry.waits:
+            continue
+        for clause in _clauses_kept(entry.content):
+            topic = _topic(clause)
+            if topic not in seen or not topic:
+                seen[topic] = clause
+                yield Rule(clause, entry)
+
+
+@lru_cache(maxsize=4_096)
+def _clauses_kept(text: str) -> tuple[str, ...]:
+    return tuple(clauses_of(text))
+
+
+_VALUE = re.compile(r"[`'\"“„«][^`'\"”“»]{1,40}[`'\"”“»]|\S*[\d_/@.]\w\S*")
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_MARKS = """
+always never now forward going moving every all please want like need start starting ensure make
+sure additionally also should must prefix suffix names name naming
+"""
+_MARK_STEMS = frozenset(map(stem, _MARKS.split()))
+
+
+def _topic(clause: str) -> frozenset[str]:
+    """The words of a clause without its values: of two clauses with one topic, the later is in
+    force."""
+    words = _WORD.findall(_VALUE.sub(" ", clause).casefold())
+    return frozenset(stem(word) for word in words if word not in STOP) - _MARK_STEMS
