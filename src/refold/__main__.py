@@ -1,5 +1,6 @@
-"""`python -P -m refold`: the same as `refold`, for systems without that script on the path. Without
-`-P`, Python itself imports from the current folder before it comes here."""
+"""`python -E -P -m refold`: the same as `refold`, for systems without that script on the path.
+Without `-P`, Python itself imports from the current folder before it comes here; without `-E`, from
+`PYTHONPATH`."""
 
 from refold.edges.cli import main
 

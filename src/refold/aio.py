@@ -86,8 +86,8 @@ async def _run(call: Callable[..., T], args: Sequence[Any], given: Mapping[str, 
 
 
 def _bridged(loop: asyncio.AbstractEventLoop, value: Any) -> Any:
-    """A coroutine function as a plain one that waits, in its thread, for the loop to run it; other
-    values unchanged."""
+    """Turns a coroutine function into a plain one that waits, in its thread, until the loop has run
+    it; returns other values unchanged."""
     if not callable(value):
         return value
     if not any(map(inspect.iscoroutinefunction, (value, type(value).__call__))):

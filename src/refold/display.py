@@ -1,7 +1,6 @@
-"""Texts for display: times and counts, cut texts and single lines, the nearest known name, texts
-without colors, and quoted text that can neither control a terminal nor end its quotation.
-
-Each of these has one mechanism, here, for all rooms. Imports nothing of refold.
+"""Text for display: times and counts, cut text and single lines, the nearest known name, text
+without colors, and quoted text that can neither control a terminal nor end its quotation. Each of
+these is implemented once, here, for all rooms. Imports nothing of refold.
 """
 
 from __future__ import annotations
@@ -97,13 +96,13 @@ def ago(age_ms: int) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """The text in at most `length` characters; a shortened one ends with `…`."""
+    """The text in at most `length` characters; shortened text ends with `…`."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def whole_words(text: str, length: int) -> str:
-    """The beginning of a text in at most `length` characters, without a partial word at its end: a
-    part of a secret would not be recognized."""
+    """The beginning of the text in at most `length` characters, without a partial word at its end,
+    because part of a secret would not be recognized."""
     short = text[:length]
     if len(text) <= length or text[length].isspace() or short[-1:].isspace():
         return short
@@ -138,9 +137,9 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def fenced(text: str, tag: str, attributes: str = "") -> str:
     """Untrusted text between two marks, so that nothing in it can end the quotation.
 
-    The mark is the tag and a digest of the text, so the same text gives the same bytes, and a
-    cached page stays valid. In the unlikely case that a text or its attributes contain the mark, it
-    is hashed again until they do not. So the closing mark occurs only at the end.
+    The mark is the tag and a digest of the text, so the same text always produces the same bytes,
+    and a cached page stays valid. In the unlikely case that the text or its attributes contain the
+    mark, it is hashed again until they do not. So the closing mark occurs only at the end.
     """
     mark = f"{tag}-{_digits(text)}"
     while mark in text or mark in attributes:
@@ -155,7 +154,7 @@ def _digits(text: str) -> str:
 
 
 def markdown_fence(texts: Iterable[str]) -> str:
-    """A Markdown fence for a text in pieces: longer than any run of backticks in it."""
+    """A Markdown fence for text in pieces, longer than any run of backticks in them."""
     longest = run = 0
     for text in texts:
         for match in _BACKTICKS.finditer(text):
@@ -168,7 +167,7 @@ def markdown_fence(texts: Iterable[str]) -> str:
 
 
 def inline(text: str) -> str:
-    """A text for one Markdown line, in which it cannot open a block, link, tag or code."""
+    """Text for one Markdown line, in which it cannot open a block, link, tag or code."""
     return _PUNCTUATION.sub(r"\\\g<0>", visible(_SPACES.sub(" ", text).strip()))
 
 
@@ -198,8 +197,8 @@ def without_colors(text: str, *, same_length: bool = False) -> str:
 
 
 def failure(error: BaseException) -> str:
-    """An error in a few words: a caller's code may raise anything, even an error without a
-    printable text."""
+    """An error in a few words. A caller's code may raise anything, even an error that cannot be
+    printed."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - the text of an error is its author's code

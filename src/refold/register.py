@@ -47,7 +47,7 @@ def tool(
 
 @checked
 def kind(name: str, *, fits: LinesFit, telling: TellingLines) -> None:
-    """Registers a kind of output, which is tried before all others: `fits` takes the lines of a
+    """Registers a kind of output, which is tried before all others: `fits` takes the lines of some
     text and returns whether it is of this kind, `telling` returns the indexes of the lines for the
     stub, best first. Both are called while a result is appended."""
     kinds.register(name, fits, telling)
@@ -62,7 +62,7 @@ def counter(model: str, function: Count) -> None:
 @checked
 def vector_store(name: str, opener: OpenVectorStore) -> None:
     """Registers a vector store for memories (`memory_vectors`). `opener` takes a folder, or an
-    empty text for a store in memory, and returns a `refold.types.VectorStore`."""
+    empty string for a store in memory, and returns a `refold.types.VectorStore`."""
     vector_stores.register(name, opener)
 
 

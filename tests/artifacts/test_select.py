@@ -45,7 +45,7 @@ def test_what_the_tool_gave_counts_at_its_beginning_and_its_end(store):
     ran(context, long("all is well, too"))
     [best, *_] = outputs_in(context).select("token expired error")
     assert best.artifact.id == failed and best.matched == ("token", "expired", "error")
-    assert "in what it gave" in best.why and 0 < best.score <= 1
+    assert "in its output" in best.why and 0 < best.score <= 1
 
 
 def test_the_end_of_a_large_file_is_looked_at(tmp_path):
@@ -160,7 +160,7 @@ def test_an_embedder_finds_what_says_the_same_in_other_words(store):
     both = outputs.select("rain car", embedder=meaning)
     assert {one.artifact.id for one in both} == {weather, engines}
     by_words = next(one for one in both if one.artifact.id == weather)
-    assert by_words.matched == ("rain",) and "in what it gave" in by_words.why
+    assert by_words.matched == ("rain",) and "in its output" in by_words.why
     assert outputs.select("car", embedder=meaning, score_min=0.99) == []
     assert (
         outputs.select("car", embedder=meaning, judge=lambda query, found: [found[0].artifact.id])[

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.dialects.shapes import objects, said, shuffled, texts, words
+from tests.dialects.shapes import argument_texts, objects, said, shuffled, texts, words
 
 _image = {"type": "input_image", "image_url": "data:image/png;base64,QUJD", "detail": "auto"}
 _file = {
@@ -57,7 +57,7 @@ def call(draw: st.DrawFn, id: str) -> dict[str, Any]:
                     "type": "function_call",
                     "call_id": id,
                     "name": draw(words),
-                    "arguments": draw(texts),
+                    "arguments": draw(argument_texts),
                 },
                 {
                     "type": "custom_tool_call",

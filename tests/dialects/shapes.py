@@ -3,11 +3,18 @@ like holes."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import strategies as st
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+# Arguments as a model writes them: an object, in spacing of its own.
+argument_texts = st.builds(
+    lambda fields, indent: json.dumps(fields, ensure_ascii=False, indent=indent),
+    st.dictionaries(texts, texts | st.integers(-9, 9) | st.none(), max_size=2),
+    st.none() | st.integers(0, 2),
+)
 words = st.text("abcXYZ01_-", min_size=1, max_size=8)
 said = texts.filter(lambda text: bool(text.strip()))
 scalars = (
@@ -76,12 +83,12 @@ def text_part(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def openai_call(draw: st.DrawFn, id: str) -> dict[str, Any]:
     made = draw(st.sampled_from(["function", "custom"]))
-    name, text = draw(words), draw(texts | st.just('{"a": 1}'))
+    name, text = draw(words), draw(texts)
     known: dict[str, Any] = {
         "function": {
             "id": id,
             "type": "function",
-            "function": draw(shuffled({"name": name, "arguments": text})),
+            "function": draw(shuffled({"name": name, "arguments": draw(argument_texts)})),
         },
         "custom": {"id": id, "type": "custom", "custom": {"name": name, "input": text}},
     }[made]

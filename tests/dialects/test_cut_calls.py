@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.dialects import DIALECTS, dialect
@@ -66,12 +68,47 @@ def test_a_call_that_was_complete_when_the_stream_broke_is_a_call(name: str) -> 
     assert "RESULT" in sent
 
 
+ALMOST = st.text('{}[]":,\\\n0atrue ', max_size=12) | st.sampled_from([WHOLE, "", "null", "NaN"])
+
+
 @pytest.mark.parametrize("name", DIALECTS)
-@pytest.mark.parametrize("arguments", ["{path: a.py}", '{"path": "a', "a.py", "[1]", '"a"'])
-def test_arguments_that_are_not_json_keep_their_result(name: str, arguments: str) -> None:
-    context = calling(arguments)
+@settings(deadline=None, max_examples=60)
+@given(written=ALMOST)
+def test_arguments_are_sent_as_an_object_byte_for_byte_or_under_raw(
+    name: str, written: str
+) -> None:
+    """Servers parse the arguments of earlier calls. The log keeps what the model wrote."""
+    context = calling(written)
     context.append_result("c1", "RESULT")
     assert "RESULT" in words(context, name)
+    sent = arguments_in(context.request(name))
+    try:
+        parsed = json.loads(written or "{}", parse_constant=float.fromhex)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict) and written:
+        assert sent == (written if isinstance(sent, str) else parsed)
+    else:
+        given = {} if not written.strip() else {"_raw": written}
+        assert (json.loads(sent) if isinstance(sent, str) else sent) == given
+    assert context.view.slots[1].message.blocks[0].arguments == written
+    lost = context.request(name, raw=True).lost
+    assert any("not a JSON object" in line for line in lost) == ("_raw" in sent)
+
+
+def arguments_in(request: dict[str, Any]) -> Any:
+    """The arguments of the only call, as a request has them."""
+    match request:
+        case {"messages": [_, {"tool_calls": [call]}, *_]}:
+            return call["function"]["arguments"]
+        case {"messages": [_, {"content": [*_, call]}, *_]}:
+            return call["input"]
+        case {"input": items}:
+            return next(item["arguments"] for item in items if "arguments" in item)
+        case {"contents": [_, {"parts": [*_, call]}, *_]}:
+            return call["functionCall"]["args"]
+        case _:
+            raise AssertionError(request)
 
 
 @pytest.mark.parametrize("name", DIALECTS)

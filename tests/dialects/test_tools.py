@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.core.model import Message, Text
-from refold.dialects import DIALECTS, dialect
+from refold.core.model import Message, Opaque, Text
+from refold.dialects import DIALECTS, dialect, parse
+from refold.dialects.wire import EMPTY, shown_text
 from refold.errors import Invalid
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -98,3 +99,84 @@ def test_a_tool_name_is_refused_exactly_if_no_provider_takes_it(tool: str) -> No
     else:
         with pytest.raises(Invalid, match="the name of a tool is"):
             context.update(tools=[defined])
+
+
+@given(st.lists(st.sampled_from(["read", "write", "run"]), max_size=4), st.data())
+def test_two_tools_of_one_name_are_refused_in_every_shape(names: list[str], data: Any) -> None:
+    tools: list[Any] = []
+    for name in names:
+        shape = data.draw(st.sampled_from(sorted(NAMED)))
+        tools.append(NAMED[shape](name))
+    context = refold.open("x", store="memory:", embedder=False)
+    if len(set(names)) == len(names):
+        context.update(tools=tools)
+        return
+    with pytest.raises(Invalid, match="two tools are called"):
+        context.update(tools=tools)
+    assert not context.view.tools
+    context.mirror([{"role": "user", "content": "q"}], tools=tools)  # the list of another program
+    assert context.view.tools == tools
+
+
+SCHEMA = {"type": "object"}
+NAMED: dict[str, Any] = {
+    "anthropic": lambda name: {"name": name, "input_schema": SCHEMA},
+    "chat": lambda name: {"type": "function", "function": {"name": name, "parameters": SCHEMA}},
+    "custom": lambda name: {"type": "custom", "custom": {"name": name}},
+    "responses": lambda name: {"type": "function", "name": name, "parameters": SCHEMA},
+    "gemini": lambda name: {"functionDeclarations": [{"name": name}, {"name": f"{name}_2"}]},
+    "hosted": lambda name: {"type": "memory_20250818", "name": name},
+}
+
+
+KINDS = ["text", "image", "document", "image_url", "input_audio", "file", "input_text"]
+KINDS += ["input_image", "input_file", "brand_new"]
+FIELDS = ["text", "source", "url", "data", "file_id", "file_data", "image_url", "input_audio"]
+FIELDS += ["file", "format", "inlineData", "fileData", "fileUri", "mimeType", "foo"]
+VALUES = st.recursive(
+    st.sampled_from([None, 5, "", "hi", "aGk=", "!", "https://a.b/c.png", "base64", "image/png"]),
+    lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3),
+    max_leaves=4,
+)
+PARTS = st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=2)
+TYPED = st.builds(lambda kind, fields: {"type": kind, **fields}, st.sampled_from(KINDS), PARTS)
+PLACED = TYPED.map(lambda part: ("content", part)) | PARTS.map(lambda part: ("parts", part))
+
+
+def reaches(name: str, message: Message, kind: str) -> bool:
+    """Whether a provider is sent the part without a loss, and takes it; a new type may pass."""
+    lost: list[str] = []
+    reader = dialect(name)
+    request = reader.request(
+        reader.render([message], lost), system=None, tools=None, marks=(), lost=lost
+    )
+    is_new = kind == "brand_new" and name == message.dialect
+    return not lost and EMPTY not in str(request) and (is_new or not reader.check(request))
+
+
+@settings(deadline=None, max_examples=300)
+@given(PLACED)
+def test_a_part_is_refused_exactly_if_no_provider_gets_it(placed: tuple[str, Any]) -> None:
+    key, part = placed
+    wire = {"role": "user", key: [part]}
+    context = refold.open("x", store="memory:", embedder=False)
+    try:
+        [message] = parse(wire)
+    except Invalid:
+        return  # it cannot be read at all
+    block = message.blocks[0]
+    has_text = isinstance(block, Text) or (isinstance(block, Opaque) and shown_text(block))
+    is_empty = part.get("type") in ("text", "input_text") and part.get("text") is None
+    if (
+        has_text
+        or is_empty
+        or any(reaches(name, message, part.get("type", "")) for name in DIALECTS)
+    ):
+        context.append(wire)
+        assert len(context.view.slots) == 1
+    else:
+        with pytest.raises(Invalid, match=r"part|content"):
+            context.append([{"role": "user", "content": "q"}, wire])
+        assert context.view.slots == ()
+        context.mirror([wire])  # the list of another program, which its provider judges
+        assert len(context.view.slots) == 1

@@ -73,7 +73,7 @@ def test_outputs_are_listed_and_selected(store):
     assert data_of(tools.call("refold_artifacts", {"task": "t1"})).startswith(first)
     assert data_of(tools.call("refold_artifacts", {"tool": "read"})).startswith(second)
     chosen = data_of(tools.call("refold_artifacts", '{"query": "expired token", "limit": "1"}'))
-    assert chosen.startswith(first) and "in what it gave" in chosen
+    assert chosen.startswith(first) and "in its output" in chosen
     assert opened(store, "empty").toolbox.call("refold_artifacts", {}) == "[0 of 0 artifacts.]"
 
 

@@ -148,7 +148,8 @@ def test_an_older_layout_is_read_and_stays_as_it_is(tmp_path: Path) -> None:
     writer.close()
     connection = apsw.Connection(str(path))
     connection.execute(
-        "ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; PRAGMA user_version=0"
+        "ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; "
+        "DROP TABLE recent; PRAGMA user_version=0"
     )
     connection.close()
     before = files(tmp_path)

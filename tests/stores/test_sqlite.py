@@ -18,6 +18,7 @@ from refold.core.model import Event
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable
 from refold.stores.contract.kit import grown, sealed
 from refold.stores.sqlite import SqliteStore
+from refold.stores.sqlite.database_file import VERSION
 from tests.stores.places import filled
 
 
@@ -109,7 +110,7 @@ def test_a_newer_version_is_refused_untouched_and_both_versions_are_named(tmp_pa
         lambda s: s.conversations(),
         lambda s: s.append("new", sealed(None, [b"{}"]), expect=0),
     ):
-        with pytest.raises(Invalid, match=r"version 7.*up to 1") as refusal:
+        with pytest.raises(Invalid, match=rf"version 7.*up to {VERSION}") as refusal:
             attempt(SqliteStore(str(path)))
         assert "upgrade refold" in refusal.value.hint
     assert path.read_bytes() == before
@@ -312,7 +313,8 @@ def preview_of(path: Path) -> None:
     """Turns a database into what the preview wrote: version 0, without titles and bookmarks."""
     connection = apsw.Connection(str(path))
     connection.execute(
-        "ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; PRAGMA user_version=0"
+        "ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; "
+        "DROP TABLE recent; PRAGMA user_version=0"
     )
     connection.close()
 

@@ -212,6 +212,20 @@ def test_an_agent_runs_behind_its_proxy_with_its_own_environment(project: Projec
 
 
 @of(ON_PATH)
+def test_python_can_be_told_to_load_nothing_first_from_a_module_path(project: Project) -> None:
+    """With all names poisoned, also those that Python and pip's script load before refold runs."""
+    for folder in (project.folder, project.inner):
+        poisoned(folder, project.marks)
+        (folder / "encodings").mkdir()
+        (folder / "encodings" / "__init__.py").write_text("raise SystemExit(9)\n")
+    code = "import os; print('path', os.environ['PYTHONPATH'])"
+    own, agent = (sys.executable, "-E", "-P"), (sys.executable, "-E", "-P", "-c", code)
+    shown = project.run(*own, "-m", "refold", "run", *agent)
+    assert f"path {project.module_path}" in shown
+    project.run(*own, "-m", "refold", "list")
+
+
+@of(ON_PATH)
 def test_a_restarted_proxy_imports_nothing_of_the_project(project: Project) -> None:
     supervisor = Supervisor(ProxySettings(store=f"sqlite:{project.folder}/x.db"))
     try:

@@ -3,7 +3,7 @@ grep, clean up.
 
 Artifacts are named by id only, never by a path. A handle is an artifact's id, or `#41` or `#41-58`
 for messages. Contents are streamed, with no lock held. Neighbours: `listing` knows the artifacts of
-a log, `log.unfold` gives originals, `select` ranks, `grep` finds lines, `cleanup` removes.
+a log, `log.unfold` returns originals, `select` ranks, `grep` finds lines, `cleanup` removes.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Artifacts:
         mime: str | None = None,
         origin: Origin | None = None,
     ) -> Artifact:
-        """Keeps text, bytes, or data (as JSON) with the conversation; `artifact://ID` in any text
-        refers to it. The default `type` is `file` for a file name, else `custom`; the default
-        `mime` follows from the bytes and the ending of the name."""
+        """Keeps text, bytes, or data (as JSON) with the conversation; `artifact://ID` anywhere in
+        text refers to it. The default `type` is `file` for a file name, else `custom`; the default
+        `mime` follows from the bytes and the file extension."""
         with self._open.guard:
             self._open.check_open()
             artifact = store_content(
@@ -88,7 +88,8 @@ class Artifacts:
     ) -> Sequence[StoredArtifact]:
         """The artifacts in log order: all, or only for one task, query (its text or its
         `hash_query`) or tool. Includes cleaned-up ones, and small outputs with a task or a query
-        (their id is the handle of their message). A very long list reads each on access."""
+        (their id is the handle of their message). A very long list reads each artifact on
+        access."""
         return self._reader.list(task, query, tool)
 
     @checked
@@ -104,8 +105,8 @@ class Artifacts:
         embedder: Embedder | str | bool | None = None,
     ) -> Sequence[Selected]:
         """The artifacts that a query needs, best first, each with its score and the reason. If none
-        matches, the newest that fit. `judge` may be a model: it gets the best candidates and
-        returns the relevant ones. `embedder`, as for `search`, also finds artifacts of similar
+        matches, returns the newest that fit. `judge` may be a model: it gets the best candidates
+        and returns the relevant ones. `embedder`, as for `search`, also finds artifacts of similar
         meaning."""
         bounds = select.Bounds(limit=limit, score_min=score_min, tokens_max=tokens_max)
         candidates = self.list() if among is None else among
@@ -120,7 +121,7 @@ class Artifacts:
         bytes. The handle names an artifact, or the message that answers the call (`#41`)."""
         found = self._reader.original(handle)
         if found.artifact is not None:
-            # An artifact of JSON, or of bytes that are text, says so by its type.
+            # The type shows whether an artifact is JSON, or bytes that are text.
             mime = found.artifact.mime
             mime_kept = mime if mime in (JSON, BYTES) else None
             return value_of(self._text(found.artifact), mime_kept, fetch=self._bytes)
@@ -137,7 +138,7 @@ class Artifacts:
                 metadata = message.metadata
                 return value_of(content, metadata.get("mime"), metadata.get(FORM), self._bytes)
         raise Invalid(
-            f"{found.handle} is not the result of one tool", hint="unfold gives any message"
+            f"{found.handle} is not the result of one tool", hint="unfold returns any message"
         )
 
     def _text(self, artifact: Artifact) -> str | bytes:
@@ -148,7 +149,7 @@ class Artifacts:
     def _bytes(self, id: str) -> bytes:
         artifact = self._reader.original(id).artifact
         if artifact is None:
-            hint = "refold artifact list ID has their ids"
+            hint = "refold artifact list ID shows their ids"
             raise Invalid(f"{quoted(id, 80)} is not an artifact", hint=hint)
         return b"".join(self._reader.content(artifact))
 
@@ -207,9 +208,9 @@ class Artifacts:
         keep_count: int | None = None,
         dry_run: bool = False,
     ) -> cleanup.Cleanup:
-        """Removes the oldest artifacts of this conversation until it is within these bounds; never
-        one on a page, of another conversation, stored by the user, or new. Returns the removed and
-        the kept ones, with the reasons."""
+        """Removes the oldest artifacts of this conversation until it is within these bounds, but
+        never one that is on a page, belongs to another conversation, was stored by the user, or is
+        new. Returns the removed and the kept ones, with the reasons."""
         quota = cleanup.Quota(
             older_than_s=older_than_s, keep_bytes=keep_bytes, keep_count=keep_count
         )
@@ -241,8 +242,7 @@ class Artifacts:
 
 
 def clean_configured(artifacts: Artifacts, log: OpenLog) -> None:
-    """Removes old artifacts, if the configuration has limits. A failure is reported and stops
-    nothing."""
+    """Removes old artifacts, if the configuration has limits. A failure is only reported."""
     config = log.config
     days, keep_bytes = config.artifacts_days, config.artifacts_bytes
     keep_count = config.artifacts_count
@@ -306,15 +306,15 @@ class ArtifactReader:
             return self._index.count()
 
     def named(self, handle: str) -> Sequence[Artifact]:
-        """The artifact of a handle; for an unknown one, the newest others."""
+        """The artifact with this handle; for an unknown handle, the newest artifacts."""
         id = id_of(handle)
         with self._open.reading():
             self._index.refresh()
             return self._index.named(id) if id.startswith("art-") else []
 
     def original(self, handle: str, *, level: str = "full") -> Original:
-        """The original behind a handle, as a stream; NotFound or Invalid if it names nothing
-        here."""
+        """The original behind a handle, as a stream; raises NotFound or Invalid if there is
+        none."""
         with self._open.guard:
             return original(self._open.log, self.named(handle), handle, level=level)
 
@@ -333,7 +333,8 @@ class ArtifactReader:
         return Sources(self._open.store, self._message_bytes)
 
     def contents(self, handle: str) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """The content behind a handle; without one, of every artifact, newest first."""
+        """The content behind a handle; without a handle, the content of every artifact, newest
+        first."""
         if handle:
             found = self.original(handle)
             if found.artifact is not None:

@@ -3,8 +3,8 @@
 Contents are kept once for all conversations, so all of them are checked first. Protected in any
 case: artifacts on a page (its slots, its system prompt, its pins), of another conversation, stored
 by a user, or put just now. Pages of conversations without artifacts are read only if something
-would go. The log of each conversation records the removal before the bytes go: a crash in between
-leaves bytes that nobody misses, never a handle without an explanation. Neighbours: `listing` lists
+would be removed. The log of each conversation records the removal before the bytes go: a crash in
+between leaves unneeded bytes, never a handle without an explanation. Neighbours: `listing` lists
 artifacts, `Store.drop` deletes.
 """
 
@@ -32,7 +32,7 @@ from refold.log.log import Log
 from refold.log.stored_logs import conversations, named_by
 from refold.stores.protocol import Store
 
-# A content is put before its event: until then it looks unneeded.
+# Content is put before its event: until then it looks unneeded.
 GRACE_S = 60.0
 _MAY_BE_NEEDED = "another conversation is damaged, and may have it"
 
@@ -55,7 +55,7 @@ class CleanupItem(Struct, frozen=True, kw_only=True):
 
 
 class Cleanup(Struct, frozen=True, kw_only=True):
-    """The removed artifacts (or the ones to remove), and those over the bounds that had to stay.
+    """The artifacts that were (or would be) removed, and those over the bounds that had to stay.
     `damaged` are the conversations with unreadable logs, each with the reason: artifacts that they
     name or may name stay."""
 
@@ -78,7 +78,7 @@ class _Content:
         self.needed = ""  # why it must stay
 
     def learn(self, conversation: str, stored: StoredArtifact, named: set[str]) -> None:
-        """Takes in the use by one conversation; `named` are the ids on its page."""
+        """Adds the use by one conversation; `named` are the ids on its page."""
         self.at_ms = max(self.at_ms, stored.at_ms)
         self.conversations.add(conversation)
         if stored.id in named:
@@ -109,11 +109,11 @@ def clean(
     grace_s: float = GRACE_S,
 ) -> Cleanup:
     """Removes artifacts of one conversation, or of all, until they are within the quota; with
-    `among`, only contents with these digests. NotFound if there is no such conversation."""
+    `among`, only content with these digests. Raises NotFound if there is no such conversation."""
     bounds = [bound for bound in msgspec.structs.astuple(quota) if bound is not None]
     if not bounds:
         raise Invalid(
-            "no bound is given", hint="say how old, how many bytes or how many artifacts may stay"
+            "no bound is given", hint="set how old, how many bytes or how many artifacts may stay"
         )
     if not all(bound >= 0 for bound in bounds):
         raise Invalid(f"a bound is negative: {quota}", hint="pass numbers that are not negative")
@@ -145,8 +145,8 @@ def clean(
 
 
 def drop_before_ms(now_ms: int, named_ms: int) -> int:
-    """The time before which unnamed content was put that may be dropped. Content that was put after
-    its newest event (at `named_ms`) may be about to be named again: it has the grace time."""
+    """Unnamed content that was put before this time may be dropped. Content that was put after its
+    newest event (at `named_ms`) may be about to be named again, so it has the grace time."""
     return max(now_ms - round(GRACE_S * 1000), min(named_ms, now_ms) + 1)
 
 
@@ -168,7 +168,7 @@ class _Contents:
         self._unasked: list[Conversation] = []  # conversations with unread pages
 
     def take_in(self, store: Store, about: Conversation) -> None:
-        """Takes in one conversation; artifacts named by a damaged one are spared."""
+        """Adds one conversation; artifacts named by a damaged one are spared."""
         try:
             log = Log(store, about.id)
             if not log.state.artifacts:
@@ -181,7 +181,7 @@ class _Contents:
         except Corrupt as error:
             self._spare(store, about, error)
         except Denied:
-            return  # encrypted there: its contents are, too, and have other digests
+            return  # encrypted: so are its contents, which have other digests
 
     def _named(self, log: Log, about: Conversation) -> set[str]:
         """The ids on the page of a conversation, which are remembered as named by it."""
@@ -218,7 +218,7 @@ class _Contents:
 
 
 def _contents_of(store: Store) -> _Contents:
-    """All contents, with their use in every conversation; those named by a damaged one are
+    """All contents, with their use in every conversation; contents named by a damaged one are
     spared."""
     contents = _Contents()
     for about in conversations(store):
@@ -229,7 +229,7 @@ def _contents_of(store: Store) -> _Contents:
 
 
 def named_in(state: Fold) -> set[str]:
-    """The ids of the artifacts on a page: of its results, and anywhere in its texts."""
+    """The ids of the artifacts on a page: in its results, and anywhere in its text."""
     system: Any = state.meta.system
     if not isinstance(system, str):
         system = msgspec.json.encode(system).decode("utf-8", "replace")
@@ -247,7 +247,7 @@ def named_in(state: Fold) -> set[str]:
 
 def _excess(contents: list[_Content], quota: Quota, now_ms: int) -> Iterator[_Excess]:
     """The contents over the bounds, oldest first, each with the first bound it exceeds. Needed ones
-    take their room all the same, so younger ones go instead."""
+    count as well, so younger ones go instead."""
     size = sum(content.artifact.size_bytes for content in contents)
     count = len(contents)
     for content in contents:
@@ -267,7 +267,7 @@ def _excess(contents: list[_Content], quota: Quota, now_ms: int) -> Iterator[_Ex
 
 
 def _delete(store: Store, chosen: list[_Excess], before_ms: int) -> list[_Excess]:
-    """Records the removal, then deletes; returns the deleted contents. One that was put again
+    """Records the removal, then deletes; returns the deleted contents. Content that was put again
     meanwhile is recorded again."""
     _record(store, [content for content, _ in chosen], CLEANER)
     gone = []
@@ -288,7 +288,7 @@ def _record(store: Store, contents: Iterable[_Content], by: str) -> None:
             artifacts[id].append(content.artifact)
     for id, named in sorted(artifacts.items()):
         log = Log(store, id)
-        # A conversation that another process has deleted meanwhile must not begin again.
+        # A conversation that another process deleted meanwhile must not be created again.
         with suppress(NotFound):
             if log.state.head:
                 log.append([Draft(body=artifact, by=by) for artifact in named])
@@ -305,7 +305,7 @@ def remove(store: Store, conversation: str, id: str, *, now_ms: int) -> CleanupI
     stored = next((stored for stored in newest_first if stored.id == id), None)
     if stored is None or stored.cleaned_ms:
         state = "was removed already" if stored else f"is not in {conversation}"
-        hint = f"refold artifact list {conversation} names those there are"
+        hint = f"refold artifact list {conversation} shows the existing ones"
         raise NotFound(f"{quoted(id, 200)} {state}", hint=hint)
     content = _Content(stored.artifact)
     content.learn(conversation, stored, set())

@@ -54,7 +54,7 @@ def matching_lines(
     most: int = 50,
     wait_s: float = WAIT_S,
 ) -> Grepped:
-    """Returns at most `most` lines that contain the pattern, or that match it as a regular
+    """Returns at most `most` lines that contain the pattern, or match it as a regular
     expression."""
     check(pattern, regex=regex, most=most, wait_s=wait_s)
     if regex:
@@ -73,7 +73,7 @@ def matching_lines(
 def check(pattern: str, *, regex: bool, most: int, wait_s: float) -> None:
     """Raises Invalid if an argument of a search cannot be used."""
     if not isinstance(pattern, str) or not pattern:
-        raise Invalid("an empty pattern matches everything", hint="say what to search for")
+        raise Invalid("an empty pattern matches everything", hint="pass the text to search for")
     if len(pattern) > PATTERN_CHARS_MAX:
         raise Invalid(
             f"the pattern is too long, with {len(pattern):,} characters",
@@ -149,7 +149,7 @@ def _search_in_subprocess(
 
 
 def _start(output: IO[bytes]) -> subprocess.Popen[bytes]:
-    # The child inherits none of our environment but the one variable required on Windows.
+    # The child inherits nothing from our environment except the one variable required on Windows.
     environment = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
     try:
         return own_python.start(

@@ -46,7 +46,7 @@ def blocks(chunks: Iterable[bytes]) -> Iterator[Hit]:
 
 
 def literal_hits(chunks: Iterable[bytes], text: str, *, ignore_case: bool = False) -> Iterator[Hit]:
-    """Every line with the text in it, found at the speed of a plain search."""
+    """Every line that contains the text, found at the speed of a plain search."""
     pattern = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
     seen = 0
     for number, block in blocks(chunks):
@@ -87,8 +87,8 @@ def _excerpt(text: str, first: int, last: int) -> str:
 
 
 def main() -> None:
-    """Reads a line with the request, then the content; writes a line for each hit, and one when
-    it came to the end."""
+    """Reads a line with the request, then the content; writes a line for each hit, and one at the
+    end."""
     request = json.loads(sys.stdin.buffer.readline())
     _limit_memory_and_time(request["cpu_s"])
     flags = re.IGNORECASE if request["ignore_case"] else 0

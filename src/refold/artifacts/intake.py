@@ -57,9 +57,9 @@ from refold.tokens.counter import MESSAGE_TOKENS, count_message
 if TYPE_CHECKING:
     from refold.redaction import Redact
 
-# No useful counter exceeds these bounds, which spare counting at both ends.
+# No useful counter is outside these bounds, so very small and very large text need not be counted.
 CHARS_PER_TOKEN_MAX, TOKENS_PER_CHAR_MAX = 8, 4
-HALVED_FROM = 64_000  # the window from which half of it is too much for one result
+HALVED_FROM = 64_000  # from this window on, half of it is too much for one result
 CHUNK_CHARS = 256 * 1024
 ARGUMENTS_BYTES = 512
 OWN_TOOLS = ("refold_search", "refold_unfold", "refold_grep", "refold_artifacts")  # see `toolbox`
@@ -109,7 +109,7 @@ class Intake:
     def resize(self, window: int, *, bound: bool = False) -> None:
         """Adapts the limits to the window. A model with thinking `bound` to its input cannot be
         shown a result shortened later: for it, results in the caller's own messages are moved out
-        as early as others."""
+        as early as all others."""
         self._config = self._log.config
         self._redact = redactor(self._config.redact, "summaries")
         self.result_tokens_max = offload_tokens(self._config, window)
@@ -271,7 +271,7 @@ def author(message: Message) -> str:
 
 
 def is_own(tool: str) -> bool:
-    """Whether a tool belongs to refold: its output is bounded already, and a stub would only refer
+    """Whether a tool belongs to refold. Its output is bounded already, and a stub would only refer
     to the same tool again."""
     return tool in OWN_TOOLS
 
@@ -303,8 +303,8 @@ def store_content(
 
 
 def _mime(ending: str, is_text: bool) -> str:
-    """The type by the ending of a name, unless the bytes contradict it: a text may be called
-    `a.ts`, which is a video elsewhere, and bytes that are not text `a.txt`."""
+    """The type by the extension of a name, unless the bytes contradict it: `a.ts` may be source
+    code instead of video, and `a.txt` may have bytes that are not text."""
     named = _mimes_by_ending().get(ending, "")
     is_text_type = named.startswith("text/") or (named in SUFFIXES and named != BYTES)
     if is_text:
@@ -330,7 +330,8 @@ def _redacted(content: Content) -> Content:
 
 
 def _checked_artifact(**fields: object) -> Artifact:
-    """An artifact without an id, its fields checked: type, name and mime are the caller's."""
+    """An artifact without an id, with its fields checked, because the caller chose type, name and
+    mime."""
     try:
         return decoding.convert({"id": "", "digest": "", **fields}, Artifact)
     except msgspec.ValidationError as error:
@@ -340,8 +341,8 @@ def _checked_artifact(**fields: object) -> Artifact:
 
 
 def _ending(name: str, origin: Origin) -> str:
-    """The ending of a file's name. The name of a tool's output describes the call: its end belongs
-    to an argument, not to the content."""
+    """The extension of a file name. The name of a tool's output describes the call, so its end
+    belongs to an argument and not to the content."""
     return "" if name == origin.description else os.path.splitext(str(name))[1].lower()
 
 
@@ -360,7 +361,7 @@ def suffix_of(artifact: Artifact) -> str:
 
 @cache
 def _mimes_by_ending() -> Mapping[str, str]:
-    """Types by the ending of a name: ours, and Python's own, without this machine's additions."""
+    """Types by file extension: ours and Python's, without this machine's additions."""
     ours = {suffix: mime for mime, suffix in SUFFIXES.items()}
     return mimetypes.MimeTypes().types_map[True] | ours
 
@@ -389,7 +390,7 @@ def count_lines(text: str) -> int:
 
 
 def _measures(content: Content) -> tuple[int, int]:
-    """The characters and lines of a content; none if it is not text."""
+    """The number of characters and lines of the content; none if it is not text."""
     if isinstance(content, str):
         return len(content), count_lines(content)
     if isinstance(content, Written):
@@ -418,7 +419,8 @@ def origin_of(
     redact: Redact = str,
 ) -> Origin:
     """The origin of an artifact: the tool, its arguments and their hash, a one-line description.
-    `failed` gets the error of a caller's describer. Secrets go before anything is cut."""
+    `failed` receives the error of a caller's describer. Secrets are removed before anything is
+    cut."""
     if call is None:
         return Origin(tool=name, description=redact(name), task=task, query=query)
     arguments = canonical_arguments(call)
@@ -439,7 +441,7 @@ def origin_of(
 
 def type_of_output(origin: Origin, tool_kinds: Mapping[str, str] = {}) -> ArtifactType:
     """The type of a tool's output: `file` for a tool that reads or writes files, `search_result`
-    for one that searches, `command_output` for every other."""
+    for one that searches, `command_output` for any other."""
     arguments = decoded(origin.arguments)
     has_path = isinstance(arguments, dict) and bool(paths_of(arguments))
     kind = kind_by_name(origin.tool, tool_kinds.get(origin.tool, ""), has_path=has_path)

@@ -2,10 +2,10 @@
 
 Values without a JSON form are written as an object with one tag: a set as `{"$set": [1, 2]}`, a
 time as `{"$datetime": "2026-11-16T03:14:15"}`, not-a-number as `{"$float": "nan"}`, a mapping with
-keys that are not texts as `{"$dict": [[1, "one"]]}`; a model reads it as it is, `decoded` restores
+keys that are not strings as `{"$dict": [[1, "one"]]}`; a model reads this form, `decoded` restores
 the value. Data that happens to look like a tag is also written as `$dict`. A value without any form
-(an open file, a list that contains itself) is refused, and the error has its place. Dataclasses and
-enums become their content; tuples become lists. Neighbour: `intake` keeps the text.
+(an open file, a list that contains itself) is refused, and the error names its position.
+Dataclasses and enums become their content; tuples become lists. Neighbour: `intake` keeps the text.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class _Ranking:
         if asked:
             reasons.append(f"{', '.join(self.in_query(asked))} in what the tool was asked")
         if given:
-            reasons.append(f"{', '.join(self.in_query(given))} in what it gave")
+            reasons.append(f"{', '.join(self.in_query(given))} in its output")
         if similar:
             reasons.append(f"something like {', '.join(self.in_query(similar))}")
         return "; ".join(reasons)
@@ -164,7 +164,7 @@ class _Ranking:
 
     def scored(self) -> list[tuple[float, _Match]]:
         """The matches with their scores, best first, the newer of two equals before the older."""
-        # A word without any match counts like one with a single match: a text without it is not a
+        # A word without any match counts like one with a single match: text without it is not a
         # full match.
         weights = {
             term: inverse_document_frequency(max(1, self._holding[term]), self._texts)
@@ -264,9 +264,9 @@ def _fitting(ranked: Iterable[Selected], bounds: Bounds) -> list[Selected]:
 
 
 def _judged(ranked: list[Selected], query: str, judge: Judge) -> list[Selected]:
-    """The candidates that the judge names, in its order. A judge may make an id up, but not all of
-    them."""
-    # Of one content that was kept twice, the better one is the candidate.
+    """The candidates that the judge names, in its order. A judge may invent some ids, but not all
+    of them."""
+    # If the same content was kept twice, the better match is the candidate.
     candidates = {one.artifact.id: one for one in reversed(ranked[:JUDGED_MAX])}
     try:
         ids = dict.fromkeys(judge(query, list(reversed(candidates.values()))))
@@ -279,7 +279,7 @@ def _judged(ranked: list[Selected], query: str, judge: Judge) -> list[Selected]:
 
 
 def _with_failure(ranked: list[Selected], who: str, error: Exception) -> list[Selected]:
-    """The ranking as it was, with the failure as a reason."""
+    """The unchanged ranking, with the failure as a reason."""
     reason = f"; the {who} failed: {failure(error)}"
     return [replace(one, why=one.why + reason) for one in ranked]
 
@@ -323,7 +323,7 @@ def _fused(
 
 
 def _nearness(embedder: Embedder, query: str, texts: list[str]) -> list[float]:
-    """The cosines of the texts with the query."""
+    """The cosine similarity of each text to the query."""
     import numpy
 
     vectors = numpy.asarray(embedder([query, *texts]), dtype=numpy.float32)

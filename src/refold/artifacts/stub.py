@@ -2,11 +2,12 @@
 lines.
 
 The tool that reaches the rest is named only if the model has it. A stub is written once, with the
-result, and stays as it is. A short text loses its secrets before lines are chosen; a long one loses
-private keys then, and each shown line its secrets before it is cut. Long texts of few lines are
-shown by their ends, redacted with more around them than any secret is long. A program may register
-functions that describe a call and sum up an output; their text is cut to size, and a failure is
-reported. Neighbours: `kinds` find the telling lines, `redaction` knows secrets, `intake` asks.
+result, and never changes. Short text loses its secrets before lines are chosen; long text loses
+private keys at that point, and each shown line loses its secrets before it is cut. Of long text
+with few lines both ends are shown, redacted together with more context than any secret is long. A
+program may register functions that describe a call and summarize an output; their text is cut to
+size, and a failure is reported. Neighbours: `kinds` find the telling lines, `redaction` knows
+secrets, `intake` asks.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _ENDS_CHARS = ENDS_LINES * PIECE_CHARS
 Describer = Callable[[Any], str]
 """Given the arguments of a call, a one-line description of it."""
 Summarizer = Callable[[str, Origin], str]
-"""Given a text and its origin, a summary in a few lines."""
+"""Given text and its origin, a summary in a few lines."""
 Failed = Callable[[str], None]
 
 
@@ -73,7 +74,7 @@ class Stub(Struct, frozen=True):
         what = f"Large output of {name} ({about})" if about else f"Large output of {name}"
         head = f"[{what}: {size}, {self.kept} as artifact://{artifact.id}."
         if self.tool:
-            head += f" {self.tool} {artifact.id} gives any part of it."
+            head += f" {self.tool} {artifact.id} returns any part of it."
         if location and len(location) < LOCATION_CHARS:
             head += f" It is the file {location} too."
         head += "]"
@@ -87,8 +88,8 @@ class Stub(Struct, frozen=True):
 def stub_of(
     content: Content, origin: Origin, failed: Failed, *, tool: str, redact: Redact = str
 ) -> Stub:
-    """The stub of a content, without secrets: they go before its lines are cut. `failed` gets the
-    errors of the program's own kinds and summaries."""
+    """The stub of the content, without secrets, which are removed before its lines are cut.
+    `failed` gets the errors of the program's own kinds and summaries."""
     text = sampled_text(content)
     clean = showable(text, redact)
     if not clean:
@@ -102,7 +103,7 @@ def stub_of(
 
 
 def sample(content: Content) -> str:
-    """The text of a content; its beginning and its end if it is not held as text."""
+    """The text of the content; its beginning and its end if it is not held as text."""
     return content if isinstance(content, str) else "\n…\n".join(_ends(content, SAMPLE_CHARS))
 
 
@@ -122,7 +123,7 @@ def sampled_text(content: Content) -> str:
 
 
 def _ends(content: bytes | Written, chars: int) -> tuple[str, str]:
-    """The first and the last characters of a content."""
+    """The first and the last characters of the content."""
     size = 4 * chars  # a character has at most four bytes
     if isinstance(content, Written):
         first = last = b""
@@ -140,7 +141,7 @@ def is_long(text: str) -> bool:
 
 
 def showable(text: str, redact: Redact) -> str:
-    """The text to choose lines from; each line of a long one still needs `line_shown`."""
+    """The text to choose lines from; if it is long, each line still needs `line_shown`."""
     if not is_long(text):
         return redact(text)
     if text.count("\n") <= LONG_LINES_MAX:
@@ -162,11 +163,11 @@ def _without_keys(text: str, redact: Redact) -> Iterator[str]:
 
 
 def _with_redacted_ends(text: str, redact: Redact) -> str:
-    """A text of the same length with redacted ends; the middle is never shown."""
+    """Text of the same length with redacted ends; the middle is never shown."""
     chars = _ENDS_CHARS + KEY_CHARS
     if len(text) <= 2 * chars:
         return redact(text)
-    # A secret that the cut may have halved is near it, and goes.
+    # A secret that was cut in half is near the cut, and is removed.
     start = redact(text[:chars])[:-KEY_CHARS]
     end = redact(text[-chars:])[KEY_CHARS:]
     return start + " " * (len(text) - len(start) - len(end)) + end
@@ -219,7 +220,8 @@ def call_description(
 def summarized(
     text: Callable[[], str], origin: Origin, failed: Failed, redact: Redact = str
 ) -> str:
-    """The registered function's summary of a text; empty if there is no function or no summary."""
+    """The registered function's summary of the text; empty if there is no function or no
+    summary."""
     own, every = _functions(origin.tool)
     summarize = own.summarize or every.summarize
     if summarize is None:

@@ -1,11 +1,11 @@
 """The output of a tool in parts for the page: its text, its media, and the form to restore it.
 
-Text is text. Bytes are text if they are UTF-8, media if they are a picture or a PDF. A list of a
-provider's or an MCP server's parts is its texts and media in order. Anything else is data, written
-as JSON, with its media beside it. A gap that names the artifact replaces media in a value;
-`value_of` restores it. Media that no provider accepts (too large, too many pixels, unreadable) are
-not shown as media. Neighbours: `json_values` writes data and gaps, `dialects` read the parts,
-`intake` decides what the page shows.
+Bytes become text if they are UTF-8, and media if they are an image or a PDF. A list of parts from a
+provider or an MCP server becomes text and media in order. Anything else is data, written as JSON,
+with its media beside it. A gap that names the artifact replaces media in a value; `value_of`
+restores it. Media that no provider accepts (too large, too many pixels, unreadable) are not shown
+as media. Neighbours: `json_values` writes data and gaps, `dialects` read the parts, `intake`
+decides what the page shows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from refold.tokens.media import image_size
 PDF = "application/pdf"
 # Accepted by every provider with images.
 IMAGE_BYTES_MAX, IMAGE_SIDE_MAX, DOCUMENT_BYTES_MAX = 3_750_000, 8_000, 8_000_000
-INLINE_CHARS_MAX = 12_000_000  # of base64 in one result, which must fit into an event
+INLINE_CHARS_MAX = 12_000_000  # of base64 in one result, which must fit in an event
 NODES_MAX, DEPTH_MAX = 2_000, 8
 _MAGIC = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
           (b"GIF8", "image/gif"), (b"%PDF-", PDF))  # fmt: skip
@@ -122,7 +122,7 @@ class Search:
                 return value
 
     def takes(self, found: FoundMedia) -> bool:
-        """Takes media in, if there is room for it."""
+        """Adds media, if there is room."""
         if len(found.media.data) > self._room:
             return False
         self._room -= len(found.media.data)
@@ -185,8 +185,8 @@ def gapped(value: Any, found: FoundMedia) -> Any:
 
 class Output(Struct, frozen=True, kw_only=True):
     """An output in parts. `content` is its text, bytes or data; `mime` its type, unless it was
-    text; `blocks` are texts and media in order, if it came in parts; `form` is the structure of
-    the value, if the content alone does not show it."""
+    text; `blocks` are text and media in order, if it came in parts; `form` is the structure of the
+    value, if the content alone does not show it."""
 
     content: Content
     mime: str | None = None
@@ -208,8 +208,8 @@ class Output(Struct, frozen=True, kw_only=True):
 
 
 def read(output: Any, *, mime: str = "", on_error: str = "raise") -> Output:
-    """A tool's output in parts. `mime` is the type of bytes. Raises Invalid for values that cannot
-    be written, unless `on_error` is "degrade": then their `repr` is kept."""
+    """Reads a tool's output into parts. `mime` is the type of bytes. Raises Invalid for values that
+    cannot be written, unless `on_error` is "degrade": then their `repr` is kept."""
     if on_error not in ON_ERROR:
         raise Invalid(f"on_error={quoted(on_error, 80)}", hint="one of: " + ", ".join(ON_ERROR))
     if isinstance(output, str):
@@ -269,7 +269,7 @@ def _parts(output: Any) -> list[dict[Any, Any]]:
 
 
 def _read_parts(output: Any, parts: list[dict[Any, Any]]) -> Output | None:
-    """Parts as texts and media in order; None if there are no media among them."""
+    """Parts as text and media in order; None if there are no media among them."""
     reading = _Reading()
     forms = [reading.form(part) for part in parts]
     if not reading.search.found:
@@ -287,7 +287,8 @@ def _read_parts(output: Any, parts: list[dict[Any, Any]]) -> Output | None:
 
 
 class _Reading:
-    """The conversion of parts to blocks. A text in the form is its range in the joined text."""
+    """The conversion of parts to blocks. In the form, text is replaced by its range in the joined
+    text."""
 
     def __init__(self) -> None:
         self.search, self.blocks, self._at = Search(), list[Text | Media](), 0

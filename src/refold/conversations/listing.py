@@ -35,7 +35,7 @@ from refold.core.shortened import ERASED, text_of
 from refold.display import ago, cut, is_text, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log, now_ms
-from refold.log.stored_logs import chain_at, conversations, is_taken, pages_of
+from refold.log.stored_logs import chain_at, conversations, is_taken, newest_first, pages_of
 from refold.stores.protocol import Store
 
 FOLDER = "cwd"  # metadata key of a conversation's folder
@@ -58,7 +58,7 @@ def newest(
     latter including folders below it."""
     if limit is not None and limit < 0:
         raise Invalid(f"a limit of {limit} conversations", hint="leave it out for all of them")
-    ordered = iter(sorted(conversations(store), key=lambda about: (-about.updated_ms, about.id)))
+    ordered = newest_first(store)
     if tag or folder:
         ordered = (about for about in ordered if _fits(meta_of(store, about), tag, folder))
     return list(islice(ordered, limit))
@@ -140,7 +140,7 @@ def id_of(store: Store, name: str, numbers: Mapping[int, str] | None = None) -> 
         if not is_taken(store, id):
             raise NotFound(f"{name} was {id}, which does not exist any more", hint=again)
         return id
-    there = newest(store)
+    there = newest(store, limit=int(digits))
     if int(digits) > len(there):
         raise NotFound(f"there is no conversation {name}", hint=f"{store.url} holds {len(there)}")
     return there[int(digits) - 1].id

@@ -1,9 +1,11 @@
-"""Tool definitions: reads any provider's shape, and checks tools and system prompts on arrival.
+"""Tool definitions: reads any provider's shape, and checks tools, system prompts and parts on
+arrival.
 
 A tool that a provider runs or defines itself (`memory_20250818`, `custom`) means something only
 there: other dialects leave it out and report it in `lost`. Tools and system prompts are checked
 early, because no dialect could render a page with a malformed one; only the shape is checked, by
-the readers that rendering uses. Neighbours: the dialects' `definitions`, and `Context.update`.
+the readers that rendering uses. Neighbours: the dialects' `definitions`, `Context.update`, and
+`Context.append`.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold import dialects
 from refold.checked import check, quoted
-from refold.core.model import Message, Text
+from refold.core.model import Media, Message, Opaque, Text
 from refold.dialects.input import plain, plain_value, refused, without_marks
-from refold.dialects.wire import present, report, text_blocks
+from refold.dialects.wire import at, is_base64, present, report, shown_text, text_blocks
+from refold.errors import Invalid
 
 # Keys of ordinary tools. Gemini's have none of them: they list functions, or are named by a key.
 _KEYS = ("name", "type", "function", "custom", "description", "parameters", "input_schema")
@@ -172,6 +176,54 @@ def plain_tools(tools: list[Any] | None) -> list[Any] | None:
     for tool in one_by_one(plain_list, []):
         _check_tool(plain_tool(tool))
     return plain_list
+
+
+def distinct(tools: list[Any] | None) -> list[Any] | None:
+    """The tools. Invalid if two have one name: nobody could tell whose a call is, and providers
+    refuse the request."""
+    names: set[str] = set()
+    for tool in one_by_one(tools, []):
+        inner = (at(tool, (key, "name")) for key in ("function", "custom"))
+        named = (name for name in (*inner, at(tool, ("name",))) if isinstance(name, str))
+        name = next(named, "")
+        if name in names:
+            hint = "rename one of them, or pass only one"
+            raise Invalid(f"two tools are called {quoted(name, 60)}", hint=hint)
+        names.update([name] if name else [])
+    return tools
+
+
+def check_parts(message: Message) -> None:
+    """Checks what a caller says, not what a model or a tool did. Invalid for a part that no
+    provider would get: its own cannot be sent it, and it has no text for the others."""
+    if message.role not in ("user", "system"):
+        return
+    for block in message.blocks:
+        if isinstance(block, Media):
+            if not (block.url or block.file or is_base64(block.data)):
+                accepted = "base64, a URL or a file id"
+                raise refused(f"the content of {shown_text(block)}", block.data, accepted)
+        elif isinstance(block, Opaque) and not shown_text(block) and not _is_sent(block, message):
+            raise refused("a part of the message", block.raw, "a part with its content")
+
+
+_TEXTS = ("text", "input_text")
+
+
+def _is_sent(part: Opaque, message: Message) -> bool:
+    """Whether a part reaches its own provider as it is. One of an unknown type may be new; without
+    any type, it must have a known field."""
+    if type(part.raw) is not dict or message.dialect not in dialects.DIALECTS:
+        return True
+    if part.raw.get("type") in _TEXTS and part.raw.get("text") is None:
+        return True  # an SDK's text part that is empty
+    wire = dialects.dialect(message.dialect)
+    messages = wire.render([replace(message, blocks=(part,), form=None)], [])
+    contents = [one.get(key) for one in messages for key in ("content", "parts")]
+    if not any(part.raw in content for content in (messages, *contents) if type(content) is list):
+        return False
+    request = wire.request(messages, system=None, tools=None, marks=(), lost=[])
+    return bool(part.raw.get("type")) or not wire.check(request)
 
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # accepted by every provider

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import quoted
-from refold.core.call_arguments import arguments_object
+from refold.core.call_arguments import arguments_object, decoded
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
 from refold.dialects.input import plain, refused, without_marks
@@ -358,11 +358,28 @@ def with_object(call: ToolCall, lost: list[str]) -> ToolCall:
     """The call with its arguments as an object, for providers that do not accept text."""
     arguments = arguments_object(call)
     if arguments is None:
-        report(
-            lost, f"the arguments of call {call.id} are not a JSON object: sent as text under _raw"
-        )
-        arguments = {"_raw": call.arguments}
+        arguments = _wrapped(call.arguments, call.id, lost)
     return replace(call, arguments=arguments)
+
+
+def object_text(arguments: Any, id: Any, lost: list[str]) -> str:
+    """The arguments of a call as the text of a JSON object: many servers parse those of earlier
+    calls, too, and refuse the whole request if they cannot."""
+    if isinstance(arguments, str):
+        if is_object_text(arguments):
+            return arguments
+        return _ENCODE(_wrapped(arguments, id, lost)) if arguments.strip() else "{}"
+    return "{}" if arguments is None else _ENCODE(arguments)
+
+
+def is_object_text(text: str) -> bool:
+    """Whether this is the JSON of an object."""
+    return type(decoded(text)) is dict
+
+
+def _wrapped(arguments: Any, id: Any, lost: list[str]) -> dict[str, Any]:
+    report(lost, f"the arguments of call {id} are not a JSON object: sent as text under _raw")
+    return {"_raw": arguments}
 
 
 def as_it_is(call: ToolCall, lost: list[str]) -> ToolCall:

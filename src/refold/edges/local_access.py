@@ -1,4 +1,4 @@
-"""Admission to a server on this machine: the proxy and the MCP server.
+"""Admission to a server on this machine: the proxy, the MCP server and the web view.
 
 A page in a browser can call every address of this machine, so its headers decide: the Host must be
 one of the server's names, and the Origin, if there is one, the very address that is called; a
@@ -46,10 +46,14 @@ class Admitted(Struct, frozen=True):
 
 
 class Gate:
-    """Admits calls, or raises the reason for a refusal."""
+    """Admits calls, or raises the reason for a refusal. With `hosts`, a Host must be exactly one of
+    them, port included."""
 
-    def __init__(self, *, names: Iterable[str] = (), token: str = "") -> None:
+    def __init__(
+        self, *, names: Iterable[str] = (), token: str = "", hosts: Iterable[str] = ()
+    ) -> None:
         self._names = LOOPBACK | {name.lower() for name in names}
+        self._hosts = frozenset(host.encode() for host in hosts)
         self._token = token.encode()
 
     def admitted(self, scope: Scope) -> Admitted:
@@ -70,7 +74,8 @@ class Gate:
             shown = quoted(path.decode("latin-1"), 60)
             raise Invalid(f"{scope['method']:.20} {shown} is not a call", hint="call a path: /v1/…")
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1 or host_of(hosts[0]) not in self._names:
+        is_known = len(hosts) == 1 and host_of(hosts[0]) in self._names
+        if not is_known or (self._hosts and hosts[0] not in self._hosts):
             raise Denied("unknown host name", hint=NAMES_HINT)
         for name, value in scope["headers"]:
             is_foreign = name == b"origin" and not _is_at(value, hosts[0])

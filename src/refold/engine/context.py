@@ -24,7 +24,7 @@ from refold.core.model import Checkpoint, Event, Meta, Span, Totals, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.input import plain_value
 from refold.dialects.page import PageMessage, Rendered
-from refold.dialects.tools import plain_system, plain_tools
+from refold.dialects.tools import distinct, plain_system, plain_tools
 from refold.display import number
 from refold.engine import forks, log_reader
 from refold.engine.conversation_memory import Extraction, ShownMemories, memory_of
@@ -36,7 +36,6 @@ from refold.engine.recorder import OnError, Recorder
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Invalid
 from refold.log import undo
-from refold.log.fingerprints import is_same_text
 from refold.log.notes import stamp, write_note
 from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
@@ -136,7 +135,7 @@ class Context:
         """Sets the model, its window, the system prompt, tools, title, tags, your own metadata, or
         the names by which other programs know the conversation. Limits follow at once; changes are
         written with the next append or request, or at the end."""
-        system, tools = plain_system(system), plain_tools(tools)
+        system, tools = plain_system(system), distinct(plain_tools(tools))
         with self._open.guard:
             if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
@@ -247,10 +246,7 @@ class Context:
         has the list. Nothing is written twice. `inner` maps a place in the list to the messages
         that its owner has not seen. `upto` is the head shown by the request that the new reply
         answers (by default the newest): its thinking is dropped if the page changed since."""
-        if system is not None and is_same_text(self._open.metadata.system, plain_system(system)):
-            system = None
-        if system is not None or tools is not None:
-            self.update(system=system, tools=tools)
+        self._mirror.take_front(system, tools)
         upto = self._requests.head if upto is None else upto
         return self._mirror.take(messages, inner or {}, upto)
 

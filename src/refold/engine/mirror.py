@@ -18,10 +18,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Meta, Revert
+from refold.dialects.tools import plain_system, plain_tools
+from refold.engine.metadata_and_config import changes
 from refold.engine.pages import Pages
 from refold.engine.recorder import Keyed, Parsed, Recorder, append_keyed
 from refold.errors import Conflict, Invalid
-from refold.log.fingerprints import BEGINNING, Fronts, front_of, key_of
+from refold.log.fingerprints import BEGINNING, Fronts, front_of, is_same_text, key_of
 from refold.log.open_log import OpenLog
 from refold.log.stored_logs import branches
 
@@ -61,6 +63,17 @@ class Mirror:
         self._seen: list[Any] = []  # copies of the latest list
         self._seen_fronts: list[bytes] = []
         self._parsed: dict[int, Parsed] = {}  # new messages, by place
+
+    def take_front(self, system: Any, tools: list[Any] | None) -> None:
+        """Takes the owner's system prompt and tools. The provider judges whether two tools may have
+        one name."""
+        system, tools = plain_system(system), plain_tools(tools)
+        if system is not None and is_same_text(self._log.metadata.system, system):
+            system = None
+        if system is not None or tools is not None:
+            with self._log.guard:
+                self._log.check_writable()
+                self._log.pending = changes(self._log, Meta(), system, tools)
 
     def take(
         self, messages: Sequence[Any], inner: Inner = NOTHING_INSIDE, upto: int | None = None

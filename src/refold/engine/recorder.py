@@ -29,6 +29,7 @@ from refold.core.laws import CUT_OFF, calls_of, is_request, results_of
 from refold.core.model import UPTO, Event, Message, Slot, Text, Thinking, ToolResult, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, is_stream, take_chunk
+from refold.dialects.tools import check_parts
 from refold.dialects.usage import read_usage
 from refold.display import number, suggestion
 from refold.errors import Conflict, Invalid
@@ -61,6 +62,8 @@ class Recorder:
         if lacks_call(message):
             message = with_call_id(message, self._pending_calls())
         parsed = self.parse(message)
+        for one in parsed:
+            check_parts(one)
         stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
@@ -119,6 +122,8 @@ class Recorder:
                 if lacks_call(message):
                     message = with_call_id(message, [*pending])
                 parsed = self.parse(message, reply)
+                for one in parsed:
+                    check_parts(one)
             except Invalid as error:
                 text = f"message {place} of {len(messages)}: {error.message}"
                 raise Invalid(text, hint=error.hint) from error

@@ -18,6 +18,8 @@ from refold.ledger.calls import header
 SENTENCE_MIN, SENTENCE_MAX = 12, 300
 TEXT_MAX = 40_000
 SECTIONS_MAX = 200
+# Text that refold itself put between marks, such as a file that a user attached.
+_FENCED = re.compile(r"<([a-z]+-[0-9a-f]{12})(?: [^\n]*)?>\n.*?\n</\1>", re.DOTALL)
 
 # Sections that agents add to a user's message; their words are not the user's.
 SECTIONS = (
@@ -123,7 +125,7 @@ def without_sections(text: str) -> str:
         return text
     for name in SECTIONS:
         text = _without_section(text, name)
-    return text
+    return _FENCED.sub("", text)
 
 
 def _without_section(text: str, name: str) -> str:

@@ -18,16 +18,41 @@ from refold.core.model import (
     Event,
 )
 from refold.errors import Corrupt, Invalid
+from refold.stores import changing
 from refold.stores.protocol import Store
 
 READ_EVENTS = 500
-LIST_CONVERSATIONS = 200
+FIRST_CONVERSATIONS, LIST_CONVERSATIONS = 50, 200
 
 
 def conversations(store: Store) -> Iterator[Conversation]:
     """All conversations of a store, by id, without the logs of memories and devices."""
-    others = (MEMORY_PREFIX, DEVICE_PREFIX)
-    return (about for about in _logs(store) if not about.id.lower().startswith(others))
+    return filter(is_conversation, _logs(store))
+
+
+def is_conversation(about: Conversation) -> bool:
+    """Whether this is not the log of a memory or a device."""
+    return not about.id.lower().startswith((MEMORY_PREFIX, DEVICE_PREFIX))
+
+
+def newest_first(store: Store) -> Iterator[Conversation]:
+    """All conversations of a store, the last written first; a store that knows this order is read
+    only as far as the caller goes."""
+    known, last, size = changing(store), None, FIRST_CONVERSATIONS
+    while known is not None:
+        try:
+            page = known.newest(after=last, limit=size)
+        except Corrupt:
+            page = None  # the order is derived, and the conversations may be sound
+        if page is None:
+            break
+        yield from (about for about in page if _is_id(about.id) and is_conversation(about))
+        if len(page) < size:
+            return
+        last, size = page[-1], LIST_CONVERSATIONS
+    rest = sorted(conversations(store), key=lambda about: (-about.updated_ms, about.id))
+    seen = () if last is None else (-last.updated_ms, last.id)
+    yield from (about for about in rest if (-about.updated_ms, about.id) > seen)
 
 
 def conversations_and_memories(store: Store) -> Iterator[Conversation]:

@@ -2,10 +2,11 @@
 places, values, to-dos, and events in somebody's life.
 
 Only the words of people and models are read, never a tool's; the assistant's own count only where
-they bind. A user's message with a standing rule is one fact, whole; of a long one each paragraph
-with a rule; other text is taken by sentences. Text with a secret, questions and greetings are left
-out. Events may fill only a share of the talk, the most informative first. Neighbours:
-`ledger.sentences` knows what binds, `standing_rules` what holds from now on, `semantic` stores the
+they bind, and of a user's only what was typed, not code, logs and quotations pasted into it. A
+user's message with a standing rule is one fact, whole; of a long one each paragraph with a rule;
+other text is taken by sentences. Text with a secret, questions and greetings are left out. Events
+may fill only a share of the talk, the most informative first. Neighbours: `ledger.sentences` knows
+what binds, `standing_rules` what holds from now on, `semantic` stores the
 facts.
 """
 
@@ -51,10 +52,64 @@ def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SH
         if message.role not in ("user", "assistant") or shows_memories(message):
             continue
         text = own_text(message)
+        text = typed(text) if message.role == "user" else text
         said += len(text)
         for one in list(_taken(seq, message.role == "user", text))[:MESSAGE_MAX]:
             found.setdefault(claim_of(one.content).said, one)
     return _within(list(found.values()), int(share * said))
+
+
+_FENCE = re.compile(r"(```|~~~)[^\n]*\n.*?(?:\n\s*\1|\Z)", re.DOTALL)
+_PASTED_LINE = re.compile(
+    r"\s*[\[(<]?(?:\d{4}-\d\d-\d\d|\d\d?:\d\d:\d\d"
+    r"|(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|CRITICAL)\b|npm ERR|Traceback \()"
+    r"|\s*(?:File \"|at \S+ ?\(|[$%>] |>>> |diff --git|@@ |[\w.]+(?:Error|Exception): )"
+    r"|\s*(?:\{|[\w.]+\(.*\)[:;]?\s*$|[\w.]+ ?[:+]?= ?[\"'\[{(]|\"[\w -]+\": )"
+    r"| {4}|\t|\s*[>|]",
+    re.IGNORECASE,
+)
+_CODE_LINE = re.compile(
+    r".*[;{}]\s*$|[+-]\S"
+    r"|(?:async |export |pub )?(?:def|class|fn|func|import|from|const|let|var|return)\b.*[\w):]$"
+)
+_PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['’-][^\W\d_]+)*[^\w\s/\\=]*")
+PLAIN_SHARE, PROSE_SHARE = 0.5, 0.8  # of the words of a line; the latter if it ends like code
+
+
+def typed(text: str) -> str:
+    """A user's message without what was pasted into it. A block of code stays where a standing rule
+    ends in a colon before it."""
+
+    def left(block: re.Match[str]) -> str:
+        before = text[: block.start()].rstrip()
+        is_part = before.endswith(":") and is_standing(before.rpartition("\n")[2])
+        return block[0] if is_part else ""
+
+    parts: list[str] = []
+    for part in PARAGRAPHS.split(_FENCE.sub(left, text)):
+        is_block = "```" in part or "~~~" in part  # one that stays
+        parts.append(part if is_block else _typed_lines(part))
+    return "\n\n".join(filter(str.strip, parts))
+
+
+def _typed_lines(paragraph: str) -> str:
+    """The lines of a paragraph before and after what was pasted into it: a log, a quotation, data,
+    or at least two lines of code."""
+    whole = paragraph.split("\n")
+    lines = [line for line in whole if not _PASTED_LINE.match(line)]
+    code = [at for at, line in enumerate(lines) if _is_code(line)]
+    if code and len(code) + len(whole) - len(lines) > 1:
+        del lines[code[0] : code[-1] + 1]
+    return "\n".join(lines)
+
+
+def _is_code(line: str) -> bool:
+    words = line.split()
+    plain = sum(bool(_PLAIN_WORD.fullmatch(word)) for word in words)
+    if _CODE_LINE.match(line):
+        return plain < PROSE_SHARE * len(words)
+    is_list = words[:1] in (["-"], ["*"], ["•"])
+    return len(words) > 2 and not is_list and plain < PLAIN_SHARE * len(words)
 
 
 def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:

@@ -1,7 +1,7 @@
-"""Secrets: found in a text by rules, and removed from texts that leave the store.
+"""Secrets: found in text by rules, and removed from text that leaves the store.
 
 `find` applies the rules in `rules` and `values`, and finds known secrets again; `redact` removes
-secrets from texts, JSON and streams. To add a kind of secret, add a line to `rules.SHAPES`.
+secrets from text, JSON and streams. To add a kind of secret, add a line to `rules.SHAPES`.
 """
 
 from refold.redaction.find import KnownSecrets, secrets_in

@@ -1,12 +1,12 @@
-"""Secrets in a text, found by rules, and known secrets, found by their values.
+"""Secrets in text, found by rules, and known secrets, found by their values.
 
 Every rule is applied to the text and to its plain view, in which escapes are resolved and invisible
 characters removed: a key in a tool call is escaped once more per level, and a terminal may color
-the middle of a token. Only lines with an escape are searched again. A likely fixture or picture is
-found as not `sure`: it is redacted too, but `refold scan` does not report it. `KnownSecrets` finds
-a password again without its context, or a part of it in a line that was cut; plain words are not
-remembered, because redacting them everywhere would ruin the text. Neighbours: `rules` and `values`
-have the rules, `redact` removes secrets.
+the middle of a token. Only lines with an escape are searched again. A likely fixture or image is
+reported as not `sure`: it is redacted too, but `refold scan` does not report it. `KnownSecrets`
+finds a password again without its context, or a part of it in a line that was cut; plain words are
+not remembered, because redacting them everywhere would ruin the text. Neighbours: `rules` and
+`values` have the rules, `redact` removes secrets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ RULES: tuple[Callable[[str, str], Iterable[FoundSecret]], ...] = (
 
 
 def secrets_in(text: str, *, emails: bool = False) -> list[FoundSecret]:
-    """The secrets of a text, in order and without overlaps; with `emails` also e-mail addresses."""
+    """The secrets in the text, in order and without overlaps; with `emails` also e-mail
+    addresses."""
     hits = _hits(text, emails)
     views = plain_views(text)
     if views:
@@ -50,7 +51,7 @@ def secrets_in(text: str, *, emails: bool = False) -> list[FoundSecret]:
             for view in reversed(views):
                 hit = view.source(hit)
             hits.append(hit)
-    # Sorting is stable: of two hits at the same place, the earlier rule's comes first.
+    # Sorting is stable: of two hits at the same position, the one by the earlier rule comes first.
     hits.sort(key=attrgetter("start"))
     secrets: list[FoundSecret] = []
     for hit in hits:
@@ -63,7 +64,7 @@ def secrets_in(text: str, *, emails: bool = False) -> list[FoundSecret]:
 
 
 def _hits(text: str, emails: bool) -> list[FoundSecret]:
-    """The hits of all rules in a text."""
+    """The hits of all rules in the text."""
     # One Unicode character becomes two in lower case, which would shift all positions after it.
     lowered = text.replace("İ", "i").lower()
     hits = [hit for rule in RULES for hit in rule(text, lowered)]
@@ -83,14 +84,14 @@ _LINE_END = re.compile(r"(?:\s|\\+[nrt])+")
 
 
 class KnownSecrets:
-    """The secrets of all learned texts."""
+    """The secrets of all text learned so far."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._longest_first: list[str] = []
 
     def learn(self, text: str) -> None:
-        """Remembers the sure secrets of a text."""
+        """Remembers the sure secrets in the text."""
         for kind, start, end, sure in secrets_in(text):
             for value in _LINE_END.split(text[start:end]) if sure else ():
                 if value not in self._kinds and _is_revealing(value):
@@ -171,7 +172,7 @@ _ESCAPE = _escapes(INVISIBLE, f"|(?<=[{INVISIBLE}])[{INVISIBLE}]*+")
 
 
 class PlainView:
-    """A text with its escapes resolved: `text` has the literal parts of the source, and the
+    """Text with its escapes resolved: `text` has the literal parts of the source, and the
     characters of the escapes between them."""
 
     def __init__(self, source: str, lines: list[tuple[int, int]]) -> None:
@@ -200,8 +201,8 @@ class PlainView:
 
 
 def plain_views(text: str) -> list[PlainView]:
-    """The views from a text to one without escapes, each of the one before; empty if the text has
-    no escapes."""
+    """Successive views of the text, each with the escapes of the previous one resolved, until none
+    is left; empty if the text has no escapes."""
     views: list[PlainView] = []
     while len(views) < PASSES_MAX:
         lines = list(_lines_with_escapes(text))

@@ -1,7 +1,7 @@
-"""Redaction of texts, plain JSON and streams: each secret is replaced by a note with its kind.
+"""Redaction of text, plain JSON and streams: each secret is replaced by a note with its kind.
 
 Redacting twice changes nothing. The log and the page are not redacted: the model has seen them
-already. `Config.redact` selects the channels, and e-mail addresses. In JSON, a short text is
+already. `Config.redact` selects the channels, and e-mail addresses. In JSON, a short string is
 searched together with the name of its field. In bytes and hashes only sure secrets are replaced: a
 note would make them unreadable. A changed object loses its hash or signature, and a native summary
 is removed, because its provider would no longer accept it. Neighbour: `find` finds the secrets.
@@ -38,7 +38,7 @@ def is_redacted(redact: bool | tuple[str, ...], channel: Channel) -> bool:
 
 
 def redactor(redact: bool | tuple[str, ...], channel: Channel = "summaries") -> Redact:
-    """The function for texts of a channel: `redacted`, or one that changes nothing."""
+    """The function for the text of a channel: `redacted`, or a function that changes nothing."""
     return partial(redacted, emails=takes_emails(redact)) if is_redacted(redact, channel) else str
 
 
@@ -82,7 +82,7 @@ def masked(secret: str) -> str:
 
 NAMED_CHARS = 400
 KEY_CHARS = 8  # a shorter key of an object is a name
-# Fields whose texts are bytes in base64, or hashes.
+# Fields whose values are bytes in base64, or hashes.
 ENCODED = ("data", "signature", "digest", "arguments_hash", "encrypted_content")
 HASHES = ("signature", "arguments_hash")
 # A native summary, which its provider accepts only unaltered.
@@ -91,7 +91,7 @@ ADOPTED = "adopt"  # purpose of an edit that has lost its native summary
 
 
 class PlainRedactor:
-    """Redacts values, with a function that redacts texts."""
+    """Redacts values, with a function that redacts text."""
 
     def __init__(self, redact: Redact) -> None:
         self.redact = redact
@@ -170,12 +170,12 @@ def decoded(data: str) -> str | None:
 
 
 def has_sure(text: str) -> bool:
-    """Whether a text contains a sure secret."""
+    """Whether the text contains a sure secret."""
     return any(hit.sure for hit in secrets_in(text))
 
 
 def is_token(text: str) -> bool:
-    """Whether a text is short and without spaces, so that the name of its field may make it a
+    """Whether the text is short and without spaces, so that the name of its field may make it a
     secret."""
     return len(text) <= NAMED_CHARS and not any(character.isspace() for character in text)
 

@@ -6,7 +6,7 @@ Most shapes begin with a prefix that their issuer chose for this purpose. A patt
 the start of a word, and its lookup is bounded, so that no text can make the search slow; it is
 tried only if its `anchor` is in the text. To add a kind, add a line and an example in
 `tests/redaction/secret_kinds.py`. Public keys and certificates are left alone. Neighbours: `find`
-applies these rules, `values` has the one for values after revealing names.
+applies these rules, `values` has the rule for values after revealing names.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _BEFORE_HASH, _BEFORE_WORDS = "key-", "sk-"
 KEY_CHARS_MAX = 200  # longer values are encoded bytes
 
-# Every secret of a known shape lies in such a run, and few other texts do, so anchors are searched
-# only in these.
+# Every secret of a known shape lies in such a run, and little other text does, so anchors are
+# searched only in these.
 RUN = re.compile(r"[A-Za-z0-9_+/=.~$:?&%@-]{20,}+")
 
 
 class Shape(NamedTuple):
-    """A kind of secret: a text that every one contains (`anchor`), and the pattern. The group
+    """A kind of secret: text that every such secret contains (`anchor`), and the pattern. The group
     `secret`, if the pattern has one, is the part that must not be shown."""
 
     kind: str
@@ -223,7 +223,7 @@ EMAIL = re.compile(
 
 def any_of(words: Iterable[str]) -> str:
     """A pattern for any of these words, as a tree of letters: far faster than an alternation of
-    many words that mostly do not occur."""
+    many words, most of which do not occur."""
     rests: dict[str, list[str]] = {}
     for word in words:
         if not word:
@@ -240,7 +240,7 @@ _ANCHOR = re.compile(any_of(shape.anchor for shape in SHAPES if len(shape.anchor
 def by_shape(text: str, lowered: str) -> Iterator[FoundSecret]:
     """The secrets of known shapes."""
     runs = "\n".join(RUN.findall(text))
-    if not runs:  # most short texts
+    if not runs:  # most short text
         return
     for shape in SHAPES if _ANCHOR.search(runs) else _OFTEN:
         if shape.anchor in runs:
@@ -248,7 +248,7 @@ def by_shape(text: str, lowered: str) -> Iterator[FoundSecret]:
 
 
 def emails_in(text: str) -> list[FoundSecret]:
-    """The e-mail addresses of a text."""
+    """The e-mail addresses in the text."""
     if "@" not in text:
         return []
     return [FoundSecret("e-mail", *match.span()) for match in EMAIL.finditer(text)]

@@ -31,7 +31,7 @@ _TAIL = re.compile(
     re.IGNORECASE,
 )
 _OTHER_REST = re.compile(
-    # names of something about a secret: its type, location, size, age
+    # names that describe a secret: its type, location, size, age
     r"(?:s?[_-]?(?:types?|names?|count\w*|kinds?|class|izer\w*|ize\w*|fields?|ur[il]\w*|endpoint|"
     r"paths?|files?|dir|folder|expir\w*|ttl|len\w*|size|limit\w*|max\w*|min\w*|budget|used|usage|"
     r"total|regex|pattern|label|hint|placeholder|prompt|policy|ids?|hash\w*|digest|prefix|suffix|"
@@ -88,7 +88,7 @@ def _verdict(text: str, at: int, word: str, match: re.Match[str], value: str) ->
 
 
 def _names_secret(text: str, at: int, word: str, rest: str) -> bool:
-    """Whether the name denotes a secret, and not something about it."""
+    """Whether the name denotes a secret, and not a property of one."""
     if word == "passw":
         rest = _REST_OF_PASSWORD.sub("", rest)
     if _OTHER_REST.match(rest):
@@ -198,7 +198,7 @@ def is_placeholder(value: str) -> bool:
 
 
 def places(text: str, word: str) -> Iterator[int]:
-    """The positions of a word in a text."""
+    """The positions of a word in the text."""
     at = text.find(word)
     while at >= 0:
         yield at
@@ -206,7 +206,7 @@ def places(text: str, word: str) -> Iterator[int]:
 
 
 class FoundSecret(NamedTuple):
-    """A secret in a text, `text[start:end]`. Not `sure`: a fixture or encoded bytes look the
+    """A secret in the text, `text[start:end]`. Not `sure`: a fixture or encoded bytes look the
     same."""
 
     kind: str

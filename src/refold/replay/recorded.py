@@ -2,9 +2,9 @@
 measured in.
 
 The bill is the conversation's own, so it is what `refold stats --cost` shows. Another model may be
-asked for: then all calls are priced as that model's. Where no usage is recorded, the bill is our
-own count and says that it is estimated. Neighbours: `session` reads the messages, `verdict` judges,
-`edges.commands.replay` shows.
+asked for: then all calls are priced as that model's. Where no usage is recorded, or refold folded
+the calls, the bill is our own count and says that it is estimated. Neighbours: `session` reads the
+messages, `verdict` judges, `edges.commands.replay` shows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from refold.config import NUMBER_MAX, Config
 from refold.conversations.listing import title_of
+from refold.core.model import ADOPTED
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.replay.needs import Message, tokens_of, tokens_of_all
@@ -24,6 +25,7 @@ from refold.replay.run import Settings, replay_windows
 from refold.replay.scale import scale_of
 from refold.replay.session import SUMMARY, USAGE, ReplaySession, said_in
 from refold.replay.verdict import Bill, Measured
+from refold.settings.sources import KEEPER
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
@@ -62,6 +64,9 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
         raise Invalid(f"{id} has no answer of an assistant", hint="nothing would have been sent")
     model = model_wanted or said.model
     info = model_info(model or None)
+    if any(batch.purpose != ADOPTED for batch in context.log.batches()):
+        # Folded calls say nothing about the size of everything.
+        said = replace(said, messages=[_without_usage(one) for one in said.messages])
     if model_wanted is not None:
         said = replace(said, messages=[_priced_as(model, one) for one in said.messages])
     scale = scale_of(said.messages)
@@ -74,6 +79,8 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
         cost=stats.cost,
         estimated=not scale.calls,
     )
+    if bill.estimated:
+        bill = Bill(calls=0, input=0, cached=0, output=0, cost=None, estimated=True)
     if bill.estimated or model_wanted is not None:
         bill = _bill_by_replay(said, model, bill)
     remark = ""
@@ -81,6 +88,8 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
         remark = "the session does not name its model"
     elif not info.known:
         remark = f"no table knows the model {model}: its prices and its window are not known"
+    # The window of a conversation behind the proxy is a wish.
+    had = 0 if model_wanted is not None or KEEPER in context.view.tags else said.window
     whole = [one for one in said.messages if not one.get(SUMMARY)]
     return Recorded(
         id=id,
@@ -90,11 +99,15 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
         messages=stats.messages,
         tokens=stats.current,
         model=model,
-        window=info.window if model_wanted is not None else said.window or info.window,
+        window=had or info.window,
         peak=scale.peak or tokens_of_all(whole),
         bill=bill,
         remark=remark,
     )
+
+
+def _without_usage(message: Message) -> Message:
+    return {name: value for name, value in message.items() if name != USAGE}
 
 
 def _priced_as(model: str, message: Message) -> Message:

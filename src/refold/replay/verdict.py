@@ -181,7 +181,8 @@ def _paid(made: Verdict, mixed: int) -> str:
     calls = f"{number(bill.calls, 'call')}{of}"
     if bill.estimated:
         cost = "" if bill.cost is None else f" would have cost about {amount(bill.cost)}"
-        return f"No usage was recorded, so all figures are estimated: {calls}{cost} ({tokens})."
+        unknown = "No usage of unfolded calls is recorded, so all figures are estimated"
+        return f"{unknown}: {calls}{cost}, {tokens}."
     unsure = f"; {number(mixed, 'session')} without recorded usage: estimated" if mixed else ""
     if bill.cost is None:
         return f"You sent {calls}, whose prices are not all known: {tokens}{unsure}."

@@ -24,7 +24,7 @@ EDITS = "edits"
 PLACE = f"context_management.{EDITS}"
 ALL_USES = 1_000_000_000  # keeps all tool uses
 STEADY = 1  # trigger in tokens: from the beginning, in steps
-LATER = "it is done by `clear`, at the trigger of clear_tool_uses or in steps, and not in each call"
+LATER = "`clear` does it, at the trigger of clear_tool_uses or in steps, and not in each call"
 GOES_ON = "the conversation continues automatically after a compaction"
 HINT = "see docs/guides/strategies.md"
 
@@ -77,7 +77,7 @@ Edit = ClearToolUses | ClearThinking | Compact
 def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
     """The edits as settings."""
     edits = _checked(given, origin)
-    # If no edit names tool uses, `clear` removes thinking only.
+    # If no edit names tool uses, `clear` only removes thinking.
     has_uses = any(isinstance(edit, ClearToolUses) for edit in edits)
     only_thinking = {"preset": "clear_tool_uses", "keep": ALL_USES, "trigger_tokens": STEADY}
     strategy: dict[str, dict[str, Any]] = {}

@@ -1,5 +1,5 @@
-"""Tokens of team servers, stored by `refold login`: one per server, in the user's own data folder,
-in a file that only the user can read.
+"""Tokens of team servers, stored by `refold login`: one per server, in a file in the user's own
+data folder that only the user can read.
 
 A token is sent to its own server and to no other. `REFOLD_TOKEN` belongs to the server in
 `REFOLD_STORE`, or to the caller's server if that names none, and overrides a login.
@@ -33,7 +33,8 @@ def token_for(place: str, environ: Mapping[str, str]) -> str | None:
 
 
 def is_of_another(place: str, environ: Mapping[str, str]) -> bool:
-    """Whether `REFOLD_STORE` names another server, so that `REFOLD_TOKEN` is not for this one."""
+    """Whether `REFOLD_STORE` names another server, so that `REFOLD_TOKEN` is not for this
+    server."""
     url = environ.get("REFOLD_STORE", "")
     if url.startswith("hybrid:"):
         url = url.partition("?far=")[2].partition("&")[0]
@@ -77,7 +78,7 @@ def _write(tokens: Mapping[str, str], environ: Mapping[str, str]) -> Path:
     path = data_folder(environ) / "refold" / FILE
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Written beside it and moved over it: a reader sees the old list or the new one.
+        # Written beside the file and moved over it: a reader sees the old list or the new one.
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=FILE)
         with open(descriptor, "wb") as file:
             file.write(msgspec.json.encode(tokens))

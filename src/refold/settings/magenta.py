@@ -5,8 +5,9 @@
 Its strategies become ladders that end in `hide`, so that a page always fits. Its message limits
 become `messages_cap`, beside the window. With its semantic memory on, facts in hidden messages are
 remembered. Vectors are computed on this machine, even if the model's name belongs to a server: no
-block of settings sends texts anywhere. Its default threshold suits one family of embedders only, so
-it means the embedder's own. `unused` reports differences. Neighbour: `sources` reads the block.
+block of settings sends text anywhere. Its default threshold suits only one family of embedders, so
+it means the embedder's own threshold. `unused` reports differences. Neighbour: `sources` reads the
+block.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _EMBEDDERS = {
 _OWN_INDEX = ("", "sqlite", "local", "memory", "in_memory", "in-memory", "refold")
 _VECTOR_STORES = {**dict.fromkeys(_OWN_INDEX, ""), "chroma": "chroma", "chromadb": "chroma"}
 USUAL_THRESHOLD = 0.7
-MADE_HERE = "vectors are made on this machine; for that server, give refold.open an `embedder=`"
-BY_EMBEDDER = "it fits one family of embedders: the least is what the embedder in use needs"
+MADE_HERE = "vectors are made on this machine; for that server, pass an `embedder=` to refold.open"
+BY_EMBEDDER = "it fits one family of embedders; the threshold of the embedder in use applies"
 
 _LADDERS: dict[str, tuple[str, ...]] = {
     "sliding_window": ("window", "hide"),
@@ -136,7 +137,7 @@ def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
         check_names(memory, f"{path}.semantic_memory", SemanticMemory.__struct_fields__)
     try:
         block = decoding.convert(dict(given), MagentaBlock)
-        msgspec.json.encode(block)  # every text, including disabled settings
+        msgspec.json.encode(block)  # every value, including those of disabled settings
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         where = str(error).replace("$.", f"{NAME}.")
         raise Invalid(f"{origin}: {where}", hint="see the block in docs/start.md") from error

@@ -59,7 +59,7 @@ def loaded(
         raise Invalid(f"config is {shown(given)}", hint="pass a Config, or a mapping of settings")
     values: Table = {}
     origins: dict[str, str] = {}
-    # `REFOLD_WARN_RATIO=0.7`: a value is read as JSON unless the setting is a text.
+    # `REFOLD_WARN_RATIO=0.7`: a value is read as JSON unless the setting is a string.
     texts = named(os.environ if environ is None else environ, Config.__struct_fields__)
     sources = [
         *((name, _without(table, WRITER)) for name, table in from_files(folder)),
@@ -113,7 +113,7 @@ def _without(table: Table, name: str) -> Table:
 def remarks(
     given: Config | Mapping[str, Any] | None = None, *, folder: Path | None = None
 ) -> list[str]:
-    """A line for every request of the files and arguments that refold handles differently."""
+    """A line for every setting in files and arguments that refold handles differently."""
     tables: list[tuple[str, Mapping[str, Any]]] = [*from_files(folder)]
     if isinstance(given, Mapping):
         tables.append(("arguments", given))
@@ -187,7 +187,7 @@ def text_of(environ: Mapping[str, str], variable: str) -> str:
 
 
 def value_of(text: str) -> Any:
-    """The JSON value of a text, else the text itself."""
+    """The JSON value in the text, or the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
@@ -284,8 +284,8 @@ def check_owner(*paths: Path, above: Iterable[Path] = ()) -> None:
 
 
 def _writer(path: Path, *, is_above: bool = False) -> str:
-    """The other user who decides what is written at a path; empty if there is none. A link under
-    the name of refold's own files may have come with a clone, so its owner says nothing."""
+    """The other user who decides what is written at a path; empty if there is none. A link with the
+    name of one of refold's own files may have come with a clone, so its owner proves nothing."""
     writer = disk.foreign_writer(str(path), is_above=is_above)
     is_own = not is_above and FOLDER in (path.name, path.parent.name)
     if not writer and is_own and path.is_symlink():
@@ -294,7 +294,7 @@ def _writer(path: Path, *, is_above: bool = False) -> str:
 
 
 def foreign_writers(folder: Path | None = None) -> tuple[Path, dict[Path, str]]:
-    """The folder of the project here, and which other user can write what in it."""
+    """The project folder here, and which other users can write what in it."""
     searched = _searched(folder)
     top = searched[-1]
     owned = [
@@ -314,7 +314,7 @@ def _is_trusted(writer: str, path: Path) -> bool:
     try:
         return any(is_allowed(trust(folder, writer), os.environ) for folder in folders)
     except Unavailable:
-        return False  # a user without a folder for permissions has given none
+        return False  # a user without a folder for permissions has not given any
 
 
 def trust(folder: Path, writer: str) -> Trust:
@@ -323,9 +323,9 @@ def trust(folder: Path, writer: str) -> Trust:
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a folder's files: to send texts to `url`, with the key in the variable
-    `key_env`. An answer is one file in the user's data folder, named by a digest of the request, so
-    a changed request needs a new answer."""
+    """What a folder's files ask for: to send text to `url`, with the key in the variable `key_env`.
+    An answer is one file in the user's data folder, named by a digest of the request, so a changed
+    request needs a new answer."""
 
     folder: str
     url: str = ""
@@ -364,7 +364,7 @@ def revoke(request: Request | Trust, environ: Mapping[str, str]) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> Unavailable:
-    hint = "XDG_DATA_HOME names another folder for such answers"
+    hint = "set XDG_DATA_HOME to another folder for such answers"
     return Unavailable(f"{path.parent} cannot be written: {error.strerror}", hint=hint)
 
 
@@ -388,7 +388,7 @@ def data_folder(environ: Mapping[str, str]) -> Path:
         try:
             home = pwd.getpwuid(os.getuid()).pw_dir
         except KeyError as error:
-            hint = "XDG_DATA_HOME names a folder for it"
+            hint = "set XDG_DATA_HOME to a folder for it"
             raise Unavailable("this user has no home folder", hint=hint) from error
     return Path(home) / ".local" / "share"
 
@@ -427,7 +427,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 WRITER_PREFIX = f"{PREFIX}{WRITER.upper()}_"
 WRITER_FIELDS = WriterSettings.__struct_fields__
-WRITER_HINT = f"known: {', '.join(WRITER_FIELDS)}; a key goes into the environment only"
+WRITER_HINT = f"known: {', '.join(WRITER_FIELDS)}; a key belongs in the environment only"
 # Settings in a project's files that need the user's permission.
 ASKED_FOR = ("url", "key_env")
 
@@ -549,4 +549,4 @@ def loaded_for(metadata: Mapping[str, Any]) -> Config:
     try:
         return loaded(limits)[0]
     except Invalid:
-        return config  # foreign metadata must not lock anyone out of a conversation
+        return config  # foreign metadata must not lock a user out of a conversation

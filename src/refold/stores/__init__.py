@@ -16,7 +16,7 @@ from refold.display import is_text
 from refold.errors import Invalid, install_hint
 from refold.stores.checks import Encrypted, TooNew
 from refold.stores.event_lines import batch_of, events_in
-from refold.stores.protocol import Hints, Store, SyncedStore, Terms
+from refold.stores.protocol import Changing, Hints, Store, SyncedStore, Terms
 from refold.stores.read_only import ProgressStore, ReadOnlyStore
 from refold.system import disk
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from refold.stores.remote.client import TokenAbout
 
 __all__ = [
-    "Encrypted", "Store", "TooNew", "batch_of", "erase_events", "events_in", "hints_of",
+    "Encrypted", "Store", "TooNew", "batch_of", "changing", "erase_events", "events_in", "hints_of",
     "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there", "key_ids",
     "make_key", "open_orgs", "open_store", "own_paths", "passes_walls", "reading_store",
     "refuse_encrypted", "server_place", "synced_of", "terms_of", "together", "token_info",
-    "with_progress",
+    "version_of", "with_progress",
 ]  # fmt: skip
 
 
@@ -76,6 +76,25 @@ def terms_of(store: Store) -> Terms | None:
     behind = getattr(behind, "near", behind)
     terms: Terms | None = getattr(behind, "terms", None)
     return terms
+
+
+def changing(store: Store) -> Changing | None:
+    """The store as one that knows what changed last; None if it does not."""
+    behind = store.store if isinstance(store, ReadOnlyStore | ProgressStore) else store
+    behind = getattr(behind, "near", behind)
+    return cast(Changing, behind) if hasattr(behind, "changes") else None
+
+
+def version_of(store: Store) -> object:
+    """A value that changes with every write to the store, by any process: cheap for one that knows
+    what changed last; else the heads of all conversations."""
+    known = changing(store)
+    if known is not None:
+        return known.version()
+    found: list[tuple[str, int, bytes]] = []
+    while page := store.conversations(after=found[-1][0] if found else "", limit=1_000):
+        found += ((about.id, about.head, about.chain) for about in page)
+    return hash(tuple(found))
 
 
 def hints_of(store: Store, direct: str = "") -> Hints | None:

@@ -274,6 +274,35 @@ class SyncedStore(Protocol):
         the fork with the same events, or its own id to read it again; empty if nothing changed."""
 
 
+# --- a store that knows what changed ---
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """The conversations that may have changed, in the order of their last writing. The next call
+    asks from `upto` on. With `has_deleted`, others may be gone, so ids must be compared."""
+
+    upto: int
+    conversations: tuple[Conversation, ...] = ()
+    has_deleted: bool = False
+
+
+class Changing(Protocol):
+    """The further methods of a store that knows which conversations were written last, so that
+    lists and indexes need not look at all of them. None: this database is of an older version."""
+
+    def newest(
+        self, *, after: Conversation | None = None, limit: int = 100
+    ) -> list[Conversation] | None:
+        """The conversations written last, by time and id; those after one in this order."""
+
+    def changes(self, after: int, *, limit: int = 1_000) -> Changes | None:
+        """The conversations that may have changed from a count on, oldest first; 0 is the
+        beginning. The last one that changed is always among them."""
+
+    def version(self) -> tuple[int, ...]:
+        """A value that changes with every write to the store, by any process."""
+
+
 # --- hints between the processes that share a place ---
 
 

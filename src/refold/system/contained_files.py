@@ -1,4 +1,4 @@
-"""Files inside a folder, by foreign paths: opened name by name, without following links.
+"""Files inside a folder, opened by untrusted paths: name by name, without following links.
 
 A path is checked after resolving it (links that stay inside are fine), then walked by descriptors,
 so that nothing can be swapped between check and use. New content is written beside its target and

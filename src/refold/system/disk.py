@@ -3,7 +3,7 @@ times given by callers.
 
 Files here are paths and descriptors; nothing knows about logs. A file that refold wrote is a
 regular file of a known size; anything else is refused, and links are never followed. A time is a
-datetime, a text in ISO form, or milliseconds since 1970, and becomes milliseconds. Neighbours: all
+datetime, an ISO string, or milliseconds since 1970, and becomes milliseconds. Neighbours: all
 stores and exports write with these, search and `Context` take times.
 """
 
@@ -32,7 +32,7 @@ PAUSE_S = 0.000_2
 PAUSE_MAX_S = 0.005
 OWN_BYTES_MAX, ANY_SIZE = 16_000_000, -1
 _REFUSED = {errno.EACCES, errno.EPERM}
-# The answers of the system to opening a link, a pipe without a reader, a socket, or a folder.
+# The system's errors on opening a link, a pipe without a reader, a socket, or a folder.
 _NOT_A_FILE = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
 
 
@@ -95,8 +95,8 @@ def make_folder(folder: str, *, durable: bool = True) -> None:
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """Replaces a file, for its owner alone: a reader sees the complete old file or the new one. It
-    may be lost at a power failure, so it is for derived data only."""
+    """Replaces a file, for its owner alone: a reader sees the complete old file or the new one. The
+    new file may be lost in a power failure, so this is for derived data only."""
     fresh = f"{path}.{secrets.token_hex(4)}"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -132,7 +132,7 @@ def sync_folder(folder: str) -> None:
 def sync(fd: int) -> None:
     """Makes the content of an open file durable."""
     if sys.platform == "darwin":
-        # There, fsync only hands the bytes to the drive, which may still lose them.
+        # There, fsync only passes the bytes to the drive, which may still lose them.
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(fd)
@@ -166,7 +166,7 @@ def refuse_link(folder: str) -> None:
     """Raises Denied for a link instead of a folder or file inside a store: its author would decide
     where private text is written."""
     if os.path.islink(folder):
-        raise Denied(f"{folder} is a link", hint="put what it points to there itself")
+        raise Denied(f"{folder} is a link", hint="put the target itself there")
 
 
 # --- whose files ---
@@ -179,7 +179,7 @@ def foreign_writer(path: str, *, is_above: bool = False) -> str:
     """The other user or group that can write a file or folder; empty if there is none, or no such
     path. A link must be this user's, and so must its target. `is_above` accepts folders like /tmp,
     in which only the owner of a file can replace it. Links in the folder part of the path are not
-    judged: give a resolved one."""
+    checked, so pass a resolved path."""
     for _ in range(LINKS_MAX):
         try:
             status = os.lstat(path)
@@ -253,8 +253,8 @@ def open_own(path: str, flags: int, size_bytes: int | None = None) -> int:
     Corrupt for anything but a regular file (of the given size), which is neither followed, nor
     waited for, nor changed."""
     try:
-        # Without O_NONBLOCK, opening a named pipe would wait for its other end forever. The file
-        # is cut only after the look at it.
+        # Without O_NONBLOCK, opening a named pipe would wait for its other end forever. The file is
+        # truncated only after this check.
         safe = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
         fd = os.open(path, flags & ~os.O_TRUNC | safe, 0o600)
     except OSError as error:
@@ -296,8 +296,8 @@ def is_regular(path: str) -> bool:
 
 
 def size_bytes(path: str) -> int:
-    """The size of a file; 0 if there is none. Asked once: another process may remove the file
-    between two questions."""
+    """The size of a file; 0 if there is none. The disk is asked only once, because another process
+    may remove the file in between."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -308,7 +308,7 @@ def not_ours(path: str) -> Corrupt:
     """The error for a foreign object instead of a file of refold."""
     return Corrupt(
         f"{path} is not the file that was put there",
-        hint="remove it; refold verify says what is missing",
+        hint="remove it; refold verify shows what is missing",
     )
 
 
@@ -321,7 +321,7 @@ def _check_content(status: os.stat_result, path: str, size_bytes: int | None) ->
 
 
 Moment = int | datetime | str
-A_TIME = "milliseconds since 1970, a datetime, or a text such as 2026-01-31"
+A_TIME = "milliseconds since 1970, a datetime, or a string such as 2026-01-31"
 MS_MAX = 2**62
 # Numbers below the first are positions in a log, those below the second are seconds.
 EPOCH_FROM, EPOCH_MS_FROM = 1_000_000_000, 100_000_000_000
@@ -330,7 +330,7 @@ HAPPENED_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 
 def ms_of(name: str, moment: Moment) -> int:
     """A time in milliseconds; Invalid, with the argument's name, if it is not a time, or too far
-    away. A text without a zone is in local time."""
+    away. A string without a time zone is in local time."""
     try:
         if isinstance(moment, str):
             moment = datetime.fromisoformat(moment.strip())
@@ -353,8 +353,8 @@ def happened_ms(moment: Moment | None) -> int | None:
 
 
 def moment_in(given: float | str | datetime) -> int | None:
-    """The time in milliseconds of a datetime, of seconds or milliseconds since 1970, or of a text
-    in ISO form (without a zone in local time); None for anything else."""
+    """The time in milliseconds of a datetime, of seconds or milliseconds since 1970, or of an ISO
+    string (in local time if it has no zone); None for anything else."""
     if isinstance(given, str):
         try:
             given = datetime.fromisoformat(given.strip())

@@ -1,10 +1,10 @@
 """The reader of HTTP answers. A server may be hostile or broken, so an answer is bounded before it
 is held: its bytes as they arrive and as they unpack, and its time as a whole.
 
-The time of an answer counts from the first byte sent to the last one read, at the socket, because
-a timeout of each read never ends an answer that comes a byte at a time. It grows with the bytes
+The time of an answer counts from the first byte sent to the last one read, at the socket, because a
+timeout for each read never ends an answer that comes one byte at a time. It grows with the bytes
 moved if the call may be large. A stream that is meant to last has a limit on silence instead.
-Redirects and cookies are refused, and only encodings that are unpacked here are asked for.
+Redirects and cookies are refused, and only encodings that can be unpacked here are requested.
 Neighbours: `stores.remote.client` and `edges.endpoints.client` call servers; the proxy, which is
 asynchronous, shares `Unpacker` and `status_checked`.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 15.0
 PIECE_BYTES = 64 * 1024
-PACE_BYTES_S = 64 * 1024  # the slowest transfer that is waited for
+PACE_BYTES_S = 64 * 1024  # the slowest transfer that is accepted
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _PLAIN = ("", "identity")
@@ -74,7 +74,7 @@ class Patience:
         self._ends_at += time.monotonic() - since
 
     def moved(self, size: int) -> None:
-        """Counts bytes of content. A frame around each of them buys no time."""
+        """Counts bytes of content. The frames around them do not extend the time."""
         self._idle_at = time.monotonic() + self.idle_s
         if self._paced:
             self._ends_at += size / PACE_BYTES_S
@@ -84,7 +84,7 @@ class Patience:
 
 
 class _Stream:
-    """A network stream that does not wait beyond the patience of its thread's call."""
+    """A network stream that never waits longer than the call of its thread may."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -128,7 +128,8 @@ def _least(timeout: float | None, left: float) -> float | None:
 
 
 class _Network:
-    """A network whose streams are limited: httpx has no other place for the time of a call."""
+    """A network whose streams are limited, because httpx has no other place for the time of a
+    call."""
 
     def __init__(self, network: Any) -> None:
         self._network = network
@@ -247,11 +248,11 @@ class Answer:
                 self._patience.paused(paused_at)
 
     def close(self) -> None:
-        """Closes the answer, also unread."""
+        """Closes the answer, even if it is unread."""
         self._response.close()
 
     def end(self) -> None:
-        """Ends the answer, from any thread, also while another reads it."""
+        """Ends the answer, from any thread, even while another thread reads it."""
         stream = self._response.extensions.get("network_stream")
         plain = stream.get_extra_info("socket") if stream is not None else None
         if plain is not None:
@@ -260,8 +261,8 @@ class Answer:
 
 
 def lines(pieces: Iterable[bytes], size_max: int, place: str) -> Iterator[bytes]:
-    """The lines of a body, and what is after the last one. A line may come in thousands of pieces,
-    and nothing is searched twice."""
+    """The lines of a body, and the rest after the last line. A line may come in thousands of
+    pieces, and nothing is searched twice."""
     rest = bytearray()
     for piece in pieces:
         ended, newline, begun = piece.rpartition(b"\n")
@@ -277,7 +278,7 @@ def lines(pieces: Iterable[bytes], size_max: int, place: str) -> Iterator[bytes]
 
 
 def status_checked(status: int, place: str) -> None:
-    """Raises Unavailable for a status that ends no call."""
+    """Raises Unavailable for a status that cannot be final."""
     if not 200 <= status <= 599:
         what = f"{place} answered with the invalid status {status}"
         raise Unavailable(what, hint="check the address")
@@ -317,7 +318,7 @@ def _translated(place: str, patience: Patience) -> Iterator[None]:
     except httpx.HTTPError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             message = f"the certificate of {place} is not trusted: {error}"
-            hint = "SSL_CERT_FILE names a file with the authority of your team"
+            hint = "set SSL_CERT_FILE to a file with your team's certificate authority"
             raise Denied(message, hint=hint) from error
         said = str(error) or type(error).__name__
         reason = f"{place}: the connection failed or ended early ({said})"

@@ -3,9 +3,9 @@
 Messages are quoted as plain text: long tool calls and results lose their middle, media become
 placeholders, thinking is left out. Text is redacted before it is cut, so that no part of a secret
 remains. Counts of tool uses are added as data. An answer must be complete, contain more than
-reasoning, be clearly shorter than the messages it replaces, and be neither a refusal, a tool call,
-nor a copy (detected by runs of words). Changed files, open to-dos and the last request are added
-if the answer does not mention them. Neighbour: `asker`.
+reasoning, and be clearly shorter than the messages it replaces; it must not be a refusal, a tool
+call or a copy (detected by runs of words). Changed files, open to-dos and the last request are
+added if the answer does not mention them. Neighbour: `asker`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> N
     own = _words(words)
     copied = copied_words(own, sources)
     if copied >= COPY_WORDS_MIN and copied > COPY_SHARE * len(own):
-        raise Rejected("the answer repeats what it was given word for word")
+        raise Rejected("the answer repeats its input word for word")
     sentences = map(one_line, _END.split(words))
     long = [sentence for sentence in sentences if len(sentence) >= LOOP_CHARS_MIN]
     most = max(Counter(long).values(), default=0)
@@ -177,7 +177,7 @@ def use_lines(uses: Sequence[str], redact: Redact) -> list[str]:
 
 
 def shortened(text: str, size: int) -> str:
-    """The text; a long one loses its middle."""
+    """The text; if it is long, without its middle."""
     if len(text) <= size:
         return text
     note = f"\n… [{len(text) - size:,}+ characters left out] …\n"

@@ -1,11 +1,11 @@
-"""Asks a writer, any callable `(Request) -> Answer`, for the text of a summary.
+"""Asks a writer, which is any callable `(Request) -> Answer`, for the text of a summary.
 
 The history goes in as quoted data, in parts if it exceeds the writer's window, and our own
 instruction follows it. Each call fits the window and ends before the deadline. If the answer is
 rejected, late or missing, the draft made by code is used. With `writer_checks`, a second question
-asks for additions. A writer gets one question at a time, and rests after two failures in a row.
-There is no network access here, and no lock is held. Neighbours: `accept` has the rules for
-answers, `compactor` asks, `edges.endpoints` has real models.
+asks for additions. A writer is asked one question at a time, and is given a pause after two
+failures in a row. There is no network access here, and no lock is held. Neighbours: `accept` has
+the rules for answers, `compactor` asks, `edges.endpoints` has real models.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def room_for(draft: int, covered: int, window: int, *, beside_gist: bool) -> int:
-    """Tokens of prose that fit beside a draft. Together they stay below a share of the messages
-    they replace, and below the cap. A gist has its own budget, so beside one the cap applies to
+    """Tokens of prose that fit beside a draft. Together they stay below a fraction of the messages
+    they replace, and below the cap. A gist has its own budget, so next to one the cap applies to
     the prose alone."""
     cap = cap_tokens(window)
     beside_draft = draft + FRAME_TOKENS
@@ -223,7 +223,7 @@ def _run(work: Callable[[], None], wait_s: float, *, done: Callable[[], None]) -
 
 
 def _asked(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes of questions that had room to be asked."""
+    """The outcomes of the questions for which there was room."""
     return [outcome for outcome in outcomes if outcome.reason != NO_ROOM]
 
 
@@ -245,7 +245,7 @@ ROOM_MIN = 200
 PARTS_MAX = 200
 # Notes on a part may take an eighth of the room, so each round is eight times shorter.
 NOTES_SHARE = 8
-NO_ROOM = "the writer was not asked: what code made leaves no room for prose"
+NO_ROOM = "the writer was not asked: the part made by code leaves no room for prose"
 
 NOTHING_MISSING = "NOTHING"
 
@@ -298,8 +298,8 @@ Writer = Callable[[Request], "Answer | str"]
 
 class Question(Struct, frozen=True, kw_only=True):
     """An ask with its slots, their size in tokens, and the facts to mention. Without room for prose
-    (`tokens_max` is 0) it is not sent, and the outcome gives this reason. `checks` requests a
-    second question, for additions."""
+    (`tokens_max` is 0) it is not sent, and the outcome has this reason. `checks` requests a second
+    question, for additions."""
 
     ask: Ask
     slots: tuple[Slot, ...]

@@ -170,7 +170,7 @@ def grounded(words: str, slots: Sequence[Slot], shown: Container[str] = ()) -> l
 
 
 def _supports(text: str, sentence: str) -> bool:
-    """Whether a text contains all values and most words of a sentence, and a negation if the
+    """Whether the text contains all values and most words of a sentence, and a negation if the
     sentence does."""
     if _NEGATION.search(sentence) and not _NEGATION.search(text):
         return False

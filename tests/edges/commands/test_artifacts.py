@@ -126,7 +126,7 @@ def test_grep_finds_lines_in_one_or_all(ids: list[str]) -> None:
         (("show", "work", "../../x"), 2, "handles look like"),
         (("show", "work", "{id}", "--lines", "500"), 2, "lines 1 to 101"),
         (("show", "work", "{id}", "--lines", "x"), 2, "is not of the form"),
-        (("grep", "work", ""), 2, "say what to search for"),
+        (("grep", "work", ""), 2, "pass the text to search for"),
         (("grep", "work", "(", "-e"), 2, "cannot be used"),
         (("grep", "work", "x", "--wait", "1000"), 2, "--wait"),
         (("remove", "work"), 2, "say what to remove"),

@@ -83,6 +83,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "install": {"host": "cursor", "yes": True},
     "run": {"program": ["true", "-x"], "window": 60_000},
     "proxy": {"check": True, "fold": True},
+    "ui": {"check": True},
     "token create": {"store": "sqlite:team", "org": "acme", "scope": "read", "days": 30},
     "token list": {"store": "sqlite:team", "org": "acme"},
     "token revoke": {"store": "sqlite:team", "token": "TOKEN"},

@@ -210,7 +210,11 @@ def test_what_waits_or_was_rejected_is_named_and_forgotten_as_well(named, asked)
     done("import", "user.jsonl", *there)
     [waiting] = json.loads(done("memory", "inbox", *there, "--json"))["entries"]
     start = waiting["id"][:6]
-    done("memory", "inbox", "--reject", start, *there)
+    assert run("memory", "inbox", "--reject", start, *there, "--yes").exit_code != 0
+    assert run("memory", "inbox", "--reject", "all", *there).exit_code != 0
+    assert "would be rejected" in done("memory", "inbox", "--reject", start, *there, "--dry-run")
+    done("memory", "inbox", "--reject", "all", *there, "--yes")
+    asked.clear()
     assert "Ida likes tea" in done("memory", "forget", start, *there, "--dry-run")
     assert "Forgotten: " in done("memory", "forget", waiting["id"], *there, "--yes")
     assert asked == [f"Forget {waiting['id']} for good?"]

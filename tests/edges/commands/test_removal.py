@@ -87,6 +87,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with refold.open_memory(store=url) as memory:
         memory.store("The port is 6432", tags=["infra"])
         memory.store("Ida likes tea")
+        with refold.open_memory(store="memory:") as other:
+            other.store("The fax is broken")
+            lines = other.export()
+        memory.import_lines(lines)  # it waits
     return folder
 
 
@@ -103,7 +107,8 @@ def held(url: str) -> tuple[object, ...]:
     ]
     store.close()
     with refold.open_memory(store=url) as memory:
-        return tuple(erased), tuple(outputs), tuple(one.id for one in memory.list())
+        entries = tuple(one.id for one in (*memory.list(), *memory.inbox()))
+    return tuple(erased), tuple(outputs), entries
 
 
 # The ways to name it: the whole id, a name, how the random part begins, and its number.
@@ -114,12 +119,13 @@ REMOVALS = {
     "artifact remove": lambda name: ("artifact", "remove", name, "ART"),
     "artifact clean-up": lambda name: ("artifact", "remove", name, "--keep-count", "0"),
     "memory forget": lambda name: ("memory", "forget", name),
+    "memory inbox": lambda name: ("memory", "inbox", "--reject", name),
 }
 
 
 def typed(way: str, naming: str, memory_id: str) -> str | None:
     """The words for the conversation or the entry; None if it cannot be named so."""
-    if way == "memory forget":
+    if way.startswith("memory"):
         words = {"id": memory_id, "beginning": memory_id[:12], "random part": memory_id[4:12]}
         return words.get(naming)
     names = {"name": "the first", "beginning": ONE[:17], "random part": "8def-01", "number": "@1"}
@@ -145,7 +151,8 @@ def test_nothing_goes_that_was_not_shown_unless_it_is_named_whole(
     store.close()
     monkeypatch.setattr("refold.edges.commands.artifacts.now_ms", lambda: later)
     with refold.open_memory(store=url) as memory:
-        memory_id, content = memory.list()[0].id, memory.list()[0].content
+        entry = memory.inbox()[0] if way == "memory inbox" else memory.list()[0]
+        memory_id, content = entry.id, entry.content
     words = typed(way, naming, memory_id)
     if words is None:
         return
@@ -173,12 +180,53 @@ def test_nothing_goes_that_was_not_shown_unless_it_is_named_whole(
             shutil.copytree(template, folder)
         assert (status == 0) == (dry or goes), case
         if status == 0 or is_asked:
-            what = memory_id if way == "memory forget" else art if "artifact" in way else ONE
+            what = memory_id if way.startswith("memory") else art if "artifact" in way else ONE
             title = {memory_id: content, art: output.artifact.name, ONE: "some words of"}[what]
             assert what in shown.out and title in shown.out, case
         if status and not is_asked:
-            whole = memory_id if way == "memory forget" else ONE
+            whole = memory_id if way.startswith("memory") else ONE
             assert whole in shown.err or "--yes" in shown.err, case
+
+
+@pytest.mark.parametrize(
+    "call",
+    [("erase", ONE, "--all"), ("delete", ONE), ("delete", ONE, OTHER), ("delete", "--keep", "1")],
+)
+@pytest.mark.parametrize("meanwhile", ["nothing", "grows", "goes", "is another"])
+def test_a_conversation_that_took_the_id_of_the_one_shown_stays(
+    call: tuple[str, ...],
+    meanwhile: str,
+    tmp_path: Path,
+    terminals: list[Terminal],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = f"sqlite:{tmp_path}/x.db"
+    for at, id in enumerate((ONE, OTHER), start=1):
+        written(url, id, at * 1_000)
+    confirm = Session.confirm
+
+    def asked(session: Session, question: str, yes: bool) -> None:
+        confirm(session, question, yes)
+        if meanwhile in ("goes", "is another"):
+            refold.conversations.delete(url, [ONE])
+        if meanwhile in ("grows", "is another"):
+            written(url, ONE, 1_000, text="new words")
+
+    monkeypatch.setattr(Session, "confirm", asked)
+    terminals[0].type("y\n")
+    status = outcome([*call, "--store", url])
+    with closing(open_store(url, read_only=True)) as store:
+        there = {about.id: is_erased(store, about.id) for about in store.conversations()}
+    if meanwhile == "is another":
+        assert status != 0 and there == {ONE: False, OTHER: False}
+        assert "made again while the question was open" in capsys.readouterr().err
+    elif meanwhile == "goes":
+        assert ONE not in there and there[OTHER] is False
+    else:
+        assert status == 0
+        is_gone = there.get(ONE, True)
+        assert is_gone == (meanwhile == "nothing" or call[0] == "delete")
 
 
 def test_every_command_that_removes_for_good_shows_it_first_on_request() -> None:
@@ -187,7 +235,7 @@ def test_every_command_that_removes_for_good_shows_it_first_on_request() -> None
         for name in COMMANDS
         if {"--yes", "--dry-run"} <= {one.option for one in parameters_of(load(name))}
     }
-    assert asking >= {"erase", "delete", "artifact remove", "memory forget"}
+    assert asking >= {"erase", "delete", "artifact remove", "memory forget", "memory inbox"}
 
 
 @settings(max_examples=25, deadline=None)

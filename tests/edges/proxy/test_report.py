@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.config import Config
 from refold.core.model import Usage
+from refold.edges.commands.proxy import spent
+from refold.edges.proxy.folding import settings_of
 from refold.edges.proxy.savings import NOTE, Account, CallLine, added, sums
+from refold.engine.context import Context
+from refold.log.log import now_ms
+from refold.replay.recorded import measured, recorded
+from refold.replay.verdict import verdict_of, windows_for
+from refold.settings.sources import KEEPER
+from refold.stores import open_store
+from refold.stores.protocol import Store
 from tests.edges.proxy.kit import Running, answer, loop, user, with_proxy
 
 
@@ -115,3 +127,63 @@ def test_a_conversation_is_called_by_what_the_user_said_and_not_by_a_reminder() 
         return [one.title for one in sums(running.book.store)]
 
     assert with_proxy(work) == ["Fix the login."]
+
+
+# --- what `refold run` says at its end ---
+
+MODEL = "claude-sonnet-4-5"
+
+
+def kept_calls(store: Store, calls: int) -> float:
+    """A conversation behind the proxy whose every call reads a file; what it cost."""
+    paid, size = 0.0, 5_000
+    with Context(
+        store, "kept", model=MODEL, config=Config(auto=False, offload_tokens=10**9)
+    ) as context:
+        context.update(tags=[KEEPER], system="You help with code. " * 900)
+        context.append({"role": "user", "content": "Look at src/file_1.py, then at all others."})
+        for at in range(calls):
+            block = {
+                "type": "tool_use",
+                "id": f"c{at}",
+                "name": "read",
+                "input": {"path": f"src/f_{at}.py"},
+            }
+            context.append({"role": "assistant", "content": [block]})
+            usage = Usage(model=MODEL, input=size, cache_read=max(0, size - 2_000), output=40)
+            context.record(usage=usage)
+            line = Account().observed(usage)
+            paid += line.cost or 0.0
+            context.note(NOTE, msgspec.to_builtins(line), by="proxy")
+            text = f"def handler_{at}():  # the login form\n" + "    pass\n" * 800
+            result = {"type": "tool_result", "tool_use_id": f"c{at}", "content": text}
+            context.append({"role": "user", "content": [result]})
+            size += 2_000
+    return paid
+
+
+def test_a_run_ends_with_what_it_cost_and_what_folding_would_have_saved() -> None:
+    store = open_store("memory:")
+    paid = kept_calls(store, 60)
+    ended = spent(store, Config(), 0, 60_000)
+    assert ended is not None and not ended.folded
+    assert (ended.calls, ended.cost) == (60, pytest.approx(paid))
+    one = recorded(store, "kept", Config())
+    figures = measured(one, (60_000,), settings_of(MODEL))
+    [option] = verdict_of([figures], "").options
+    assert option.compactions and option.cost is not None
+    assert ended.saved == pytest.approx(paid - option.cost) and ended.kept == option.kept
+    chosen = spent(store, Config(), 0, None)
+    assert (
+        chosen is not None
+        and chosen.window
+        == verdict_of([measured(one, windows_for([one.peak]), settings_of(MODEL))], "").recommended
+    )
+
+
+def test_calls_of_an_earlier_run_are_not_on_its_bill() -> None:
+    store = open_store("memory:")
+    kept_calls(store, 3)
+    assert spent(store, Config(), now_ms() + 1_000, None) is None
+    short = spent(store, Config(), 0, None)
+    assert short is not None and short.window is None and short.saved is None

@@ -19,6 +19,7 @@ from refold.edges.proxy.savings import KEPT, Tally, teller
 from refold.edges.proxy.serve import ProxySettings, checked, url_of
 from refold.edges.proxy.supervisor import bases_of, start_of
 from refold.errors import Denied, Invalid, NotFound, Unavailable
+from tests.edges.cli.rooms import on_terminal
 from tests.waiting import LONG_S, is_running, until
 
 URL = "http://127.0.0.1:5000"
@@ -68,12 +69,12 @@ def test_a_gateway_that_was_set_is_where_the_proxy_calls() -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> tuple[int, list[str]]:
-    """Runs an agent; gives its status and what was told."""
+    """Runs an agent that may run without a proxy; its status, and the reasons for it."""
     told: list[str] = []
     given = ProxySettings(store=f"sqlite:{tmp_path}/x.db")
     command = (sys.executable, "-c", code)
     ended = supervisor.run_agent(
-        command, given, {"OUT": str(tmp_path / "out")}, log=subprocess.DEVNULL, tell=told.append
+        command, given, {"OUT": str(tmp_path / "out")}, log=subprocess.DEVNULL, unkept=told.append
     )
     return ended.status, told
 
@@ -88,7 +89,7 @@ def test_an_agent_runs_without_the_variable_if_the_proxy_does_not_answer(
     monkeypatch.setattr(supervisor.Supervisor.is_ready, "__defaults__", (0.3,))
     assert run(monkeypatch, tmp_path, WRITE) == (
         0,
-        ["the proxy does not answer: the agent calls its provider directly"],
+        ["the proxy does not answer"],
     )
     assert (tmp_path / "out").read_text() == ""
 
@@ -138,20 +139,48 @@ def test_without_a_proxy_to_start_an_agent_is_started_at_once(
 
     monkeypatch.setattr(supervisor, "Supervisor", never)
     command = (sys.executable, "-c", "raise SystemExit(7)")
-    ended = supervisor.run_agent(command, None, dict(os.environ), tell=never)
+    ended = supervisor.run_agent(command, None, dict(os.environ), unkept=never)
     assert ended.status == 7 and ended.tally is None
 
 
-def test_a_gateway_that_is_no_address_is_said_and_the_agent_goes_on(tmp_path: Path) -> None:
+def test_without_a_proxy_no_agent_is_started_unless_somebody_said_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(reason: str) -> None:
+        raise Unavailable(reason)
+
+    monkeypatch.setattr(supervisor, "MAIN", "import time; time.sleep(60)")
+    monkeypatch.setattr(supervisor.Supervisor.is_ready, "__defaults__", (0.3,))
+    given = ProxySettings(store=f"sqlite:{tmp_path}/x.db")
+    environ = {"OUT": str(tmp_path / "out")}
+    with pytest.raises(Unavailable, match="the proxy does not answer"):
+        supervisor.run_agent((sys.executable, "-c", WRITE), given, environ, unkept=refuse)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("answer", ["yes", "no", ""])
+def test_a_gateway_that_is_no_address_stops_the_start_until_somebody_agrees(
+    answer: str, tmp_path: Path
+) -> None:
+    code = "import os; print('started with', os.environ['ANTHROPIC_BASE_URL'])"
+    command = ("run", sys.executable, "-c", code)
+    if answer:
+        asked = tmp_path / "asked"
+        asked.mkdir()
+        status, shown = on_terminal(
+            *command, cwd=asked, typed=f"{answer}\n", when="anything?", ANTHROPIC_BASE_URL="ftp://x"
+        )
+        assert "all the same, without keeping anything?" in " ".join(shown.split())
+        assert ("started with ftp://x" in shown) == (answer == "yes") == (status == 0)
+        return
     environ = {**os.environ, "ANTHROPIC_BASE_URL": "ftp://x"}
-    code = "import os; print(os.environ['ANTHROPIC_BASE_URL'])"
     done = subprocess.run(
-        [*REFOLD, "run", sys.executable, "-c", code],
+        [*REFOLD, *command],
         cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LONG_S,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "ftp://x\n")
+    assert (done.returncode, done.stdout) == (8, "")
     assert "no proxy: 'ftp://x' is not an address" in done.stderr
-    assert "does not answer" not in done.stderr and "NOT kept" in done.stderr
+    assert "without refold: " in done.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "proxy"])
@@ -183,12 +212,6 @@ def test_a_proxy_that_others_can_reach_needs_a_name_and_has_a_token() -> None:
 def test_an_address_of_nobody_is_refused(bases: dict[str, str]) -> None:
     with pytest.raises(Invalid):
         checked(ProxySettings(store="memory:", bases=bases))
-
-
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(Unavailable, match=r"refold\[proxy\]"):
-        checked(ProxySettings(store="memory:"))
 
 
 def test_a_port_that_is_taken_is_said() -> None:

@@ -1,8 +1,8 @@
 """The kinds of text, in order: the first that fits wins, else plain. A program may add its own.
 
-The order is from the most to the least particular: a compiler's line looks like a search result,
-and a log like nearly anything. A plain text is shown by its first and last lines, and lines of
-trouble between them. Neighbours: `sample` has the lines, `stub` shows the excerpt.
+The order is from the most to the least specific: a compiler's line looks like a search result, and
+a log like nearly anything. Plain text is shown by its first and last lines, and by lines about
+errors between them. Neighbours: `sample` has the lines, `stub` shows the excerpt.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ TELLING_MAX, AROUND_MAX = 500, 10
 Fits = Callable[[Sample], bool]
 Tell = Callable[[Sample], Iterable[Telling]]
 LinesFit = Callable[[Sequence[str]], bool]
-"""Given the lines of a text, whether it is of this kind."""
+"""Given the lines of some text, whether it is of this kind."""
 TellingLines = Callable[[Sequence[str]], Iterable[int]]
-"""Given the lines of a text, the indices of the most telling ones, from 0, best first."""
+"""Given the lines of some text, the indices of the most telling ones, from 0, best first."""
 
 
 class Kind(Struct, frozen=True):
@@ -85,12 +85,12 @@ def register(name: str, fits: LinesFit, telling: TellingLines) -> None:
 
 
 def kind_of(text: str) -> str:
-    """The name of a text's kind, or `plain`."""
+    """The name of the text's kind, or `plain`."""
     return ClassifiedText(text, lambda _: None).name
 
 
 class ClassifiedText:
-    """A text with its kind and its most telling lines. `failed` gets the error of a registered
+    """Text with its kind and its most telling lines. `failed` receives the error of a registered
     kind; `redact` takes a line and the one before it, and returns it as it may be shown."""
 
     def __init__(

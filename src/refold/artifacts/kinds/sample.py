@@ -1,5 +1,5 @@
-"""A sample of a text's lines with their numbers; of a very long text both ends, and the lines of
-trouble between them.
+"""A sample of the lines of some text, with their numbers. Of very long text, both ends and the
+lines about errors between them.
 
 A kind names the most telling lines, best first; `excerpt` takes as many as fit and restores their
 order. Lines are shown verbatim, or cut at the end, never in other words. Neighbours: the kinds in
@@ -50,9 +50,9 @@ RedactLine = Callable[[str, str], str]
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """Lines of a text and their numbers, counted from 1; `total` is the number of all lines. They
-    are lines, items of data, or pieces of a very long line (`unit`); `marked` are the indices of
-    lines with a word of trouble."""
+    """Lines of text and their numbers, counted from 1; `total` is the number of all lines. They are
+    lines, items of data, or pieces of a very long line (`unit`); `marked` are the indices of lines
+    with a word of trouble."""
 
     lines: Sequence[str]
     numbers: Sequence[int]
@@ -114,7 +114,8 @@ class Telling(NamedTuple):
 
 
 def sample_of(text: str) -> Sample:
-    """The lines of a text; of a very long one, its ends and the lines of trouble between."""
+    """The lines of the text; if it is very long, its ends and the lines about errors between
+    them."""
     body = text.removesuffix("\n")
     total = body.count("\n") + 1
     if total <= LONG_LINES_MAX and len(body) > LONG_LINES_MAX * LINE_LOOKED_AT:
@@ -139,7 +140,7 @@ def sample_of(text: str) -> Sample:
 
 
 def _pieces_of(text: str) -> Sample:
-    """A text of a few long lines, in pieces of equal length; of a very long one, both ends."""
+    """Text with a few long lines, in pieces of equal length; if it is very long, both ends."""
     starts = range(0, len(text), PIECE_CHARS)
     numbers: Sequence[int] = range(1, len(starts) + 1)
     if len(starts) > 2 * ENDS_LINES:

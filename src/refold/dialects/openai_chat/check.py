@@ -15,6 +15,7 @@ from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
+    is_object_text,
     is_taken,
     kind_in,
     matches,
@@ -151,6 +152,9 @@ def _call_faults(call: Any) -> Faults:
         return
     yield from pattern_faults(called, "name", _TOOL_NAME)
     yield from type_faults(called, "arguments" if kind == "function" else "input", str)
+    arguments = called.get("arguments")
+    if kind == "function" and isinstance(arguments, str) and not is_object_text(arguments):
+        yield f"arguments are not a JSON object: {quoted(arguments, 40)}"
     if "parsed_arguments" in called:
         yield "parsed_arguments, which only an SDK has"
 

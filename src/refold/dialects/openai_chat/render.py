@@ -34,8 +34,10 @@ from refold.dialects.wire import (
     is_data_url,
     is_fitting,
     is_gone,
+    is_object_text,
     is_text,
     media_as_note,
+    object_text,
     objects_in,
     plain_id,
     present,
@@ -122,6 +124,10 @@ def _is_address(url: Any) -> bool:
 def _repaired_answer(wire: Wire, lost: list[str]) -> Wire:
     """An answer with only the fields that the provider accepts back."""
     answer = {key: value for key, value in wire.items() if _is_accepted(key, value)}
+    if "function_call" in answer:
+        legacy = answer["function_call"]
+        arguments = object_text(legacy.get("arguments"), legacy["name"], lost)
+        answer["function_call"] = {**legacy, "arguments": arguments}
     if type(answer.get("audio")) is dict:
         answer["audio"] = {"id": answer["audio"]["id"]}
     if "tool_calls" in answer:
@@ -158,28 +164,35 @@ def _call(call: Wire, lost: list[str]) -> Wire:
     is_complete = call.keys() == _CALL and call["type"] == "function"
     if is_complete and type(function) is dict and function.keys() == _FUNCTION:
         is_named = is_fitting(function["name"], _NAME_LENGTH_MAX)
-        if is_named and type(function["arguments"]) is str:
+        arguments = function["arguments"]
+        if is_named and type(arguments) is str and is_object_text(arguments):
             return call
-    fields = {key: value for key, value in call.items() if key != "index"}
+    fields, id = {key: value for key, value in call.items() if key != "index"}, call.get("id")
     if call.get("type") == "custom" and type(call.get("custom")) is dict:
-        return {**fields, "custom": _called(call["custom"], "input", lost)}
+        custom = _called(call["custom"], lost)
+        return {**fields, "custom": {**custom, "input": argument_text(custom.get("input"))}}
     if type(function) is dict:
         if fields.get("type") != "function":
             fields.pop("type", None)
             fields = {"id": fields.pop("id"), "type": "function", **fields}
-        return {**fields, "function": _called(function, "arguments", lost)}
+        return {**fields, "function": _function(function, id, lost)}
     if "name" not in call:
         return fields
     simple: Wire = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
-    called = _called(simple, "arguments", lost)
+    called = _function(simple, id, lost)
     return {"id": fields.pop("id"), "type": "function", "function": called, **fields}
 
 
-def _called(called: Wire, key: str, lost: list[str]) -> Wire:
-    """A called function or custom tool, with a name and arguments that the provider accepts."""
+def _function(function: Wire, id: Any, lost: list[str]) -> Wire:
+    """A called function, with a name and arguments that the provider accepts."""
+    called = _called(function, lost)
+    return {**called, "arguments": object_text(called.get("arguments"), id, lost)}
+
+
+def _called(called: Wire, lost: list[str]) -> Wire:
+    """A called function or custom tool, with a name that the provider accepts."""
     fields = {name: value for name, value in called.items() if name != "parsed_arguments"}
-    name = fitting_name(called.get("name"), NAME, _NAME_LENGTH_MAX, lost)
-    return {**fields, "name": name, key: argument_text(called.get(key))}
+    return {**fields, "name": fitting_name(called.get("name"), NAME, _NAME_LENGTH_MAX, lost)}
 
 
 # --- messages ---

@@ -18,6 +18,7 @@ from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
+    is_object_text,
     is_taken,
     kind_in,
     matches,
@@ -186,6 +187,8 @@ def _call_faults(item: Item, kind: str) -> Faults:
             yield f"{key} is {type(value).__name__}"
         elif key == "name" and not matches(_NAME, value):
             yield f"name is {quoted(value, 80)}"
+        elif key == "arguments" and isinstance(value, str) and not is_object_text(value):
+            yield f"arguments are not a JSON object: {quoted(value, 40)}"
 
 
 def _call_id_faults(id: Any) -> Faults:

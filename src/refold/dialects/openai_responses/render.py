@@ -50,6 +50,7 @@ from refold.dialects.wire import (
     is_gone,
     is_text,
     media_as_note,
+    object_text,
     only_text,
     plain_id,
     present,
@@ -226,16 +227,18 @@ def repaired(item: Item, lost: list[str]) -> Item | None:
         report(lost, "a compaction without its encrypted_content is not sent")
         return None
     if kind in OPEN_CALLS:
-        key = "arguments" if kind == "function_call" else "input"
         name = fitting_name(item.get("name"), NAME, _NAME_LENGTH_MAX, lost)
         fields = {field: value for field, value in item.items() if field != "parsed_arguments"}
-        return {**fields, "name": name, key: argument_text(item.get(key))}
+        if kind == "custom_tool_call":
+            return {**fields, "name": name, "input": argument_text(item.get("input"))}
+        arguments = object_text(item.get("arguments"), item.get("call_id"), lost)
+        return {**fields, "name": name, "arguments": arguments}
     if kind in _SHAPED and type(item.get(_SHAPED[kind])) is not dict:
         return {
             "type": "function_call",
             "call_id": item.get("call_id"),
             "name": kind.removesuffix("_call"),
-            "arguments": argument_text(item.get(_SHAPED[kind])),
+            "arguments": object_text(item.get(_SHAPED[kind]), item.get("call_id"), lost),
         }
     return item
 

@@ -33,7 +33,7 @@ from refold.engine.log_reader import ConversationSearch
 from refold.memory.semantic import SemanticMemory
 from refold.tokens.models import model_info
 
-# Names of providers that differ in the conventions.
+# Names of providers that are different in the conventions.
 PROVIDERS = {"gemini": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai"}
 MEMORY_VERBS = {
     "store": "create_memory",

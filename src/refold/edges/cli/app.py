@@ -101,9 +101,9 @@ class Commands(click.Group):
 
 
 def _is_for_group(group: str, args: list[str]) -> bool:
-    """Whether the words after a prefix are for the command of that name, not for one of its inner
-    commands, perhaps misspelt: an id comes alone, unless the command takes several, and resembles
-    no inner name. Output options may come first."""
+    """Whether the words after a prefix belong to the command of that name and not to one of its
+    inner commands, perhaps misspelled: an id comes alone, unless the command takes several, and
+    resembles no inner name. Output options may come first."""
     inner = [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")]
     known = [name.split()[0] for name in inner]
     words = list(dropwhile(OUTPUT.__contains__, args))
@@ -322,8 +322,8 @@ def _without_secrets(text: str) -> str:
 
 
 def _redact_setting() -> bool | tuple[str, ...]:
-    """The setting for redaction. Invalid settings may be the very error to report; secrets are
-    redacted everywhere then."""
+    """The setting for redaction. Invalid settings may be the very error to report; then secrets are
+    redacted everywhere."""
     from refold.settings.sources import loaded
 
     try:
@@ -345,6 +345,6 @@ def _explain(args: list[str]) -> None:
 
 
 def _let_go_of_stdout() -> None:
-    """Discards pending output; the interpreter would complain about it on exit."""
+    """Discards pending output, about which the interpreter would complain on exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The arguments of a command as click options, the parser of chat lines, and commands to paste.
+"""The arguments of a command as click options, the parser of chat lines, and commands for copying.
 
 Every `Parameter` becomes an option, or an argument if it is positional. A chat line such as `/show
 --list` is parsed with the same options, and click's errors become `Invalid` with the nearest name.
@@ -74,7 +74,7 @@ def output_options() -> Iterator[click.Option]:
 
 
 def _argument(parameter: Parameter) -> click.Argument:
-    """A positional argument; a tuple or a long text takes several words."""
+    """A positional argument; a tuple, or text up to the end of the line, takes several words."""
     is_many = parameter.is_many or parameter.takes_rest
     return click.Argument(
         [parameter.name],
@@ -87,7 +87,7 @@ def _argument(parameter: Parameter) -> click.Argument:
 
 
 def _joined(parameter: Parameter) -> Joined:
-    """A callback that joins the words of a text."""
+    """A callback that joins the words of the text."""
 
     def joined(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> str | None:
         return " ".join(words) if words else parameter.default
@@ -142,8 +142,8 @@ PLACES = ("--store", "--project", "--scope", "--far", "--key")
 
 
 class Place(NamedTuple):
-    """An option that says where a command works, with its value. Options with different helps are
-    different: the store of a server is not the store of a conversation."""
+    """An option that says where a command works, with its value. Options with different help texts
+    are different: the store of a server is not the store of a conversation."""
 
     option: str
     help: str
@@ -162,18 +162,18 @@ def places_of(command: Command[Any, Any], given: Mapping[str, Any]) -> tuple[Pla
 
 
 def in_shell(name: str, words: tuple[str, ...], places: tuple[Place, ...]) -> str:
-    """`refold undo ID --store sqlite:other.db`, as a shell reads it."""
+    """The command as a shell reads it, such as `refold undo ID --store sqlite:other.db`."""
     quoted = map(shlex.quote, words)
     return " ".join(("refold", name, *quoted, *_carried(name, " ".join(words), places)))
 
 
 def in_chat(name: str, words: tuple[str, ...]) -> str:
-    """`/restore "two words"`, as a chat reads it."""
+    """The command as a chat reads it, such as `/restore "two words"`."""
     return " ".join((f"/{name}", *map(_quoted_in_chat, words)))
 
 
 def at_places(text: str, places: tuple[Place, ...], conversation: str = "") -> str:
-    """A hint with these places added to its shell commands."""
+    """The hint with these places added to its shell commands."""
     if not places:
         return text
 
@@ -231,8 +231,8 @@ class Line(NamedTuple):
 
 
 def parse(line: str, also: Iterable[str] = ()) -> Line:
-    """The command and arguments of a line. The names `also` belong to the caller's own commands,
-    and are suggested too. Raises Invalid with a correction."""
+    """The command and arguments of a line. The names in `also` are the caller's own commands, and
+    are suggested too. Raises Invalid with a correction."""
     typed = named_first(split(line.strip().removeprefix("/")), table())
     if not typed:
         raise Invalid("no command is named", hint="/help lists them")

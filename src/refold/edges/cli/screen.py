@@ -1,5 +1,5 @@
-"""The one place that prints. All content passes through `visible` here: a stored text can neither
-steer the terminal nor pass for a line of refold, and is never read as markup.
+"""The one place that prints. All content passes through `visible` here: stored text can neither
+control the terminal nor pass for a line of refold, and is never read as markup.
 
 Color only on a terminal that supports it, pictures on any terminal, rich only for tables and
 progress bars, ASCII only if the locale is not UTF-8; long lines are wrapped between words. `--json`
@@ -48,7 +48,7 @@ STYLES = {
     "cyan": "36",
     "bright_cyan": "96",
 }
-MORE = "More? Enter goes on, q ends:"
+MORE = "More? Enter continues, q quits:"
 UTF8 = ("utf-8", "utf8")
 COERCED = ("C.UTF-8", "C.utf8")
 
@@ -58,7 +58,7 @@ class _PagingEnded(Exception):
 
 
 class Screen:
-    """The output of a command, and the abilities of the terminal. A chat makes its screen with
+    """The output of a command, and the capabilities of the terminal. A chat makes its screen with
     `is_shell=False`."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Screen:
         return in_shell(name, (conversation, *words) if conversation else words, self.places)
 
     def line(self, *parts: Part, hang: int | None = None) -> None:
-        """Prints the parts of a line, or of several if a text has newlines. A wrapped line
+        """Prints the parts of a line, or of several lines if a part has newlines. A wrapped line
         continues at the column `hang`, by default below its beginning."""
         for line in lines_of(parts):
             text = self._wrapped(line, hang) + "\n"
@@ -122,7 +122,7 @@ class Screen:
 
     @contextmanager
     def paged(self) -> Iterator[None]:
-        """Pauses at every full screen, if somebody is there to continue or to end the output."""
+        """Pauses at every full screen, if there is a person to continue or end the output."""
         if not (self.draws and self.can_ask):
             yield
             return
@@ -152,7 +152,7 @@ class Screen:
         self._rows_left = max(0, left)
 
     def text(self, text: Part) -> None:
-        """Prints a text without ending the line."""
+        """Prints the text without ending the line."""
         style, content = text if isinstance(text, tuple) else ("", text)
         self.out.write(self._styled(style, self.escaped(content)))
 
@@ -182,11 +182,11 @@ class Screen:
             raise click.Abort
 
     def ask(self, question: str) -> bool:
-        """The answer of the person at the terminal; no, if nobody can be asked."""
+        """The answer of the person at the terminal; no if there is no one to ask."""
         return self.can_ask and chosen(self._typed, self.escaped(one_line(question))) == "yes"
 
     def secret(self, question: str) -> str | None:
-        """A text typed at the terminal without echo; None if nobody can be asked."""
+        """Text typed at the terminal without echo; None if there is no one to ask."""
         if not self.can_ask:
             return None
         typed: str = click.prompt(self.escaped(question), hide_input=True, err=True)
@@ -202,7 +202,7 @@ class Screen:
 
     @property
     def can_ask(self) -> bool:
-        """Whether somebody at the terminal can answer."""
+        """Whether a person at the terminal can answer."""
         return not self.json_output and sys.stdin.isatty()
 
     def fields(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -248,8 +248,8 @@ class Screen:
 
     @contextmanager
     def progress(self, doing: str) -> Iterator[Progress | None]:
-        """A function that shows progress on standard error: `show(what, done, total)`. None if
-        nobody is watching."""
+        """A function that shows progress on standard error: `show(what, done, total)`. None if no
+        one is watching."""
         errors = Screen(no_color=self.no_color, out=sys.stderr)
         if self.json_output or not errors.draws:
             yield None
@@ -340,7 +340,7 @@ class Screen:
         self._console().print(table)
 
     def _console(self) -> Console:
-        """This screen as a rich console that reads nothing as markup."""
+        """This screen as a rich console that never interprets markup."""
         from rich.console import Console
 
         return Console(

@@ -86,6 +86,12 @@ COMMANDS = {
     "export": Entry(
         "import_export", "Write a conversation or a memory to a file or a store.", "conversation"
     ),
+    "ui": Entry(
+        "ui",
+        "See sessions in a browser: what the agent saw, what the model read.",
+        "conversation",
+        is_shell_only=True,
+    ),
     "replay": Entry(
         "replay", "Say what your sessions cost, and what refold would have saved.", "conversation"
     ),

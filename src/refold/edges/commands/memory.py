@@ -504,12 +504,19 @@ def log(
 
 
 class Inbox(Result, frozen=True, kw_only=True):
-    """The pending entries, and those accepted just now."""
+    """The pending entries, and those accepted just now. `items` are those that were rejected, or
+    would be in a dry run, unless a person was asked and has seen them."""
 
     entries: tuple[MemoryEntry, ...]
     accepted: tuple[MemoryEntry, ...] = ()
+    items: tuple[Removable, ...] = ()
+    dry_run: bool = False
 
     def show(self, screen: Screen) -> None:
+        show_removable(self.items, screen)
+        if self.dry_run:
+            screen.line("These would be rejected.")
+            return
         for one in self.accepted:
             if one.rivals:
                 rivals = ", ".join(one.rivals)
@@ -533,21 +540,33 @@ def inbox(
     ] = (),
     reject: Annotated[
         tuple[str, ...],
-        Meta(description="Drop this entry, or all, for good; may be repeated."),
+        Meta(description="Drop this entry, or all, for good, after asking; may be repeated."),
     ] = (),
     content: Annotated[
         str, Meta(description="The words in which the accepted entry is remembered.")
     ]
     | None = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     project: Project | None = None,
 ) -> Inbox:
     if content is not None and len(accept) != 1:
         raise Invalid("--content needs one entry to accept", hint="name it by --accept")
+    if dry_run and accept:
+        raise Invalid("--dry-run shows what --reject would drop", hint="leave out --accept")
     with memory_of(session, project, scope) as memory:
+        rejected = _pending_ids(memory, reject)
+        items = tuple(_removable(memory, id) for id in rejected)
+        if items and not dry_run:
+            for typed, id in zip(reject, rejected) if ALL not in reject else ():
+                session.check_whole(typed, id, yes=yes)
+            what = items[0].id if len(items) == 1 else f"{len(items)} pending entries"
+            items = session.confirm_removal(items, f"Reject {what} for good?", yes)
         accepted = [memory.accept(id, content) for id in _pending_ids(memory, accept)]
-        for id in _pending_ids(memory, reject):
+        for id in () if dry_run else rejected:
             memory.reject(id)
-        return Inbox(entries=tuple(memory.inbox()), accepted=tuple(accepted))
+        entries = tuple(memory.inbox())
+        return Inbox(entries=entries, accepted=tuple(accepted), items=items, dry_run=dry_run)
 
 
 def _pending_ids(memory: SemanticMemory, typed: Sequence[str]) -> Sequence[str]:

@@ -1,33 +1,47 @@
 """The proxy between agents and their providers: `proxy` serves it and reports its savings, `run`
 starts an agent behind a proxy of its own.
 
-`run` configures the agent only through environment variables; if the proxy does not answer, the
-agent is started without them. The agent's exit status becomes ours, and the proxy logs to a file,
-because the agent uses the terminal. Neighbours: `edges.proxy` is the proxy, imported when it runs;
+`run` configures the agent only through environment variables; if the proxy does not answer, it asks
+before it starts the agent without them, and stops where nobody can be asked. It ends with what the
+calls cost and what folding saved; where nothing was folded, the calls are replayed with the
+settings of the fold. The agent's exit status becomes ours, and the proxy logs to a file, because
+the agent uses the terminal. Neighbours: `edges.proxy` is the proxy, imported when it runs;
 `edges.proxy.supervisor` starts agents.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from typing import IO, Annotated, Literal
+from contextlib import ExitStack, closing, contextmanager
+from typing import IO, TYPE_CHECKING, Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from refold.config import Config
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import Result, Screen, command
 from refold.edges.commands.handover import HandsOver
 from refold.edges.commands.session import Session
+from refold.edges.proxy.folding import settings_of
 from refold.edges.proxy.savings import Sum, added, sums
+from refold.engine.context import Context
 from refold.engine.handover import handed_over, named, opening_of
-from refold.errors import Invalid, RefoldError
+from refold.errors import Invalid, RefoldError, Unavailable
+from refold.log.log import now_ms
+from refold.replay.recorded import measured, recorded
+from refold.replay.verdict import amount, verdict_of, windows_for
 from refold.settings.sources import default_store
+from refold.stores import open_store
+from refold.stores.protocol import Store
 from refold.system.disk import make_folder, open_own
 from refold.tokens.models import dollars
+
+if TYPE_CHECKING:
+    from refold.edges.proxy.serve import ProxySettings
 
 LOG_FILE = "proxy.log"
 TITLE_CHARS = 30
@@ -180,9 +194,76 @@ def _announce(screen: Screen, url: str, token: str) -> None:
     screen.note("stop with Ctrl-C")
 
 
+class Spent(Struct, frozen=True, kw_only=True):
+    """The kept calls of a run and their cost. If they were `folded`, `saved` is what the
+    `compactions` saved, and `undo` is the conversation with the newest of them; otherwise it is
+    what folding at `window` would have saved and `kept` (None: not worth it)."""
+
+    calls: int
+    cost: float | None
+    folded: bool
+    saved: float | None = None
+    compactions: int = 0
+    undo: str = ""
+    window: int | None = None
+    kept: float | None = None
+
+    def sentence(self, screen: Screen) -> str:
+        """One line: what was paid, and what folding saved or would have saved."""
+        paid = f"{number(self.calls, 'call')}, {amount(self.cost)}"
+        if self.folded:
+            undo = f", undo with: {screen.call('undo', self.undo)}" if self.undo else ""
+            times = number(self.compactions, "compaction")
+            return f"{paid} sent; folding saved {amount(self.saved)}, {times}{undo}"
+        if self.window is None:
+            return f"{paid}; folding would not have been worth it"
+        kept = "" if self.kept is None else f" and kept {self.kept:.0%}"
+        return f"{paid}; --fold --window {self.window} would have saved {amount(self.saved)}{kept}"
+
+
+def spent(store: Store, config: Config, since_ms: int, window: int | None) -> Spent | None:
+    """What the calls since then cost, and what folding saved or would have saved; None without
+    calls. The forecast is the replay of what was sent, with the fold's own settings."""
+    by_conversation = list(sums(store, since_ms))
+    if not by_conversation:
+        return None
+    total = added("all", by_conversation)
+    if total.folded:
+        made = [
+            (batch.at_ms, one.conversation)
+            for one in by_conversation
+            for batch in Context(store, one.conversation, config=config).log.batches()
+            if batch.at_ms >= since_ms and batch.live
+        ]
+        return Spent(
+            calls=total.calls,
+            cost=total.cost,
+            folded=True,
+            saved=total.saved_cost,
+            compactions=len(made),
+            undo=max(made)[1] if made else "",
+        )
+    played = [recorded(store, one.conversation, config) for one in by_conversation]
+    windows = (window,) if window is not None else windows_for(one.peak for one in played)
+    verdict = verdict_of([measured(one, windows, settings_of(one.model)) for one in played], "")
+    shown = verdict.recommended if window is None else window
+    option = next((one for one in verdict.options if one.window == shown), None)
+    if option is None or not option.compactions or verdict.bill.cost is None or option.cost is None:
+        return Spent(calls=total.calls, cost=total.cost, folded=False)
+    return Spent(
+        calls=total.calls,
+        cost=total.cost,
+        folded=False,
+        saved=verdict.bill.cost - option.cost,
+        compactions=option.compactions,
+        window=shown,
+        kept=option.kept,
+    )
+
+
 class Ran(Result, frozen=True, kw_only=True):
     """An agent that has ended. `kept` and `unkept` count calls; `why` is the reason for lost ones,
-    `frozen` counts restarts of an unresponsive proxy."""
+    `frozen` counts restarts of an unresponsive proxy; `spent` is about the kept calls."""
 
     program: str
     store: str
@@ -190,6 +271,7 @@ class Ran(Result, frozen=True, kw_only=True):
     unkept: int
     why: str = ""
     frozen: int = 0
+    spent: Spent | None = None
 
     def show(self, screen: Screen) -> None:
         # In notes: the output is the agent's.
@@ -200,8 +282,10 @@ class Ran(Result, frozen=True, kw_only=True):
             unkept = f"{number(self.unkept, 'call')} " if self.kept and self.unkept else ""
             screen.note(f"{unkept}NOT kept, because {one_line(self.why)}")
         if self.kept:
+            if self.spent is not None:
+                screen.note(self.spent.sentence(screen))
             report = screen.call("proxy", "", "--report")
-            screen.note(f"kept in {self.store}; to see what was saved: {report}")
+            screen.note(f"kept in {self.store}; call by call: {report}")
         elif not self.why:
             screen.note("nothing was kept: no call of a conversation came through")
 
@@ -250,13 +334,21 @@ def run_agent_behind_proxy(
         if opening is None:
             tell("there is nothing to hand over yet")
         settings = replace(settings, opening=opening)
+
+    def unkept(reason: str) -> None:
+        """Asks; nobody to ask means no."""
+        if not session.ask(f"{reason}. Start {program[0]} all the same, without keeping anything?"):
+            missing = f"{reason}, so {program[0]} was not started: nothing would be kept"
+            raise Unavailable(missing, hint=f"without refold: {shlex.join(program)}")
+
     usable: ProxySettings | None = None
     try:
         usable = checked(settings)
     except RefoldError as error:
-        tell(f"no proxy: {error}")
+        unkept(f"no proxy: {error.message}")
+    began_ms = now_ms()
     with _log_file(session) as log:
-        ended = run_agent(program, usable, os.environ, log=log, tell=tell)
+        ended = run_agent(program, usable, os.environ, log=log, unkept=unkept)
     tally = ended.tally
     ran = Ran(
         program=program[0],
@@ -265,12 +357,24 @@ def run_agent_behind_proxy(
         unkept=tally.unkept if tally else 0,
         why=tally.why if tally else "there was no proxy",
         frozen=ended.frozen if tally else 0,
+        spent=_spent(session, settings, began_ms) if tally and tally.kept else None,
     )
     if ended.status:
         if session.screen is not None:
             ran.show(session.screen)
         raise SystemExit(ended.status)
     return ran
+
+
+def _spent(session: Session, settings: ProxySettings, began_ms: int) -> Spent | None:
+    """The cost of the calls since then; the agent has ended, so an error costs only this line."""
+    try:
+        with closing(open_store(settings.store)) as store:
+            return spent(store, session.config, began_ms, settings.window)
+    except RefoldError as error:
+        if session.screen is not None:
+            session.screen.note(f"the cost cannot be said: {error.message}")
+        return None
 
 
 @contextmanager

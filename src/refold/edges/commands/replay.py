@@ -33,7 +33,7 @@ from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import short_number
 from refold.edges.displays.wrap import width
 from refold.edges.importers.importer import import_file
-from refold.edges.proxy.folding import wished
+from refold.edges.proxy.folding import settings_of
 from refold.errors import Corrupt, Denied, Invalid, NotFound
 from refold.redaction import redactor
 from refold.replay.page import (
@@ -48,7 +48,7 @@ from refold.replay.page import (
     size_words,
 )
 from refold.replay.recorded import Recorded, measured, recorded
-from refold.replay.run import AGENT, FREE, OURS, Kept, Outcome, Replayed, Settings, replay
+from refold.replay.run import AGENT, FREE, OURS, Kept, Outcome, Replayed, replay
 from refold.replay.verdict import (
     Measured,
     Option,
@@ -539,17 +539,12 @@ def _measured(session: Session, one: Recorded, windows: Sequence[int]) -> Measur
             if show is not None:
                 show(f"replaying {one.id}", done, total)
 
-        return measured(one, windows, settings_for(one), progress)
-
-
-def settings_for(one: Recorded) -> Settings:
-    """refold's settings in a window, as `refold run --fold` has them."""
-    return lambda window: wished(window, one.model, {})
+        return measured(one, windows, settings_of(one.model), progress)
 
 
 def _by_all(one: Recorded, window: int, kept: Kept | None) -> Replayed:
     """The session through all policies, in one window."""
-    settings = settings_for(one) if window != one.window else None
+    settings = settings_of(one.model) if window != one.window else None
     return replay(one.said.messages, window, one.model, None, kept, settings)
 
 

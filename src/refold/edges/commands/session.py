@@ -27,7 +27,7 @@ from refold import decoding
 from refold.checked import check_whole
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import Progress, Removable, Screen, show_removable
-from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
 from refold.system.disk import read_own
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Session:
         self._stores: list[Store] = []
         self._found: dict[str, str] = {}  # ids by typed name
         self._unprinted: list[str] = []
+        self._beginnings: dict[str, bytes] = {}  # of the conversations shown before they go
         self._held: Context | None = None
         self.has_writer = False
 
@@ -354,21 +355,38 @@ class Session:
         from refold.conversations.listing import meta_of, title_of
 
         about = self.store.conversation(id)
+        self._beginnings[id] = self._beginning(id)
         title = title_of(self.store, id, meta_of(self.store, about).title or "")
         size = about.head if events is None else events
         return Removable(id=id, title=title, at_ms=about.updated_ms, size=size, unit="event")
+
+    def _beginning(self, id: str) -> bytes:
+        """What tells a conversation from a later one of its id: the seal of its first event."""
+        try:
+            first = self.store.read(id, limit=1)
+        except Corrupt:
+            return b""  # damage may be the reason why it goes
+        return first[0].chain if first else b""
 
     def confirm_removal(
         self, items: Sequence[Removable], question: str, yes: bool
     ) -> tuple[Removable, ...]:
         """Shows everything that will be removed for good, and asks. Returns what the result of the
-        command has to show, because nobody was asked."""
+        command has to show, because nobody was asked. Conflict if a conversation that was shown is
+        another one when the answer comes."""
         if yes or self.screen is None or not self.screen.can_ask:
             self.confirm(question, yes)
             return tuple(items)
         self._unprinted.clear()  # the table has the ids
         show_removable(items, self.screen)
         self.confirm(question, yes)
+        for item in items:
+            if (
+                item.id in self._beginnings
+                and self._beginning(item.id) != self._beginnings[item.id]
+            ):
+                reason = f"{item.id} was deleted and made again while the question was open"
+                raise Conflict(reason, hint="nothing was removed; look at it, and name it again")
         return ()
 
     def ask(self, question: str) -> bool:

@@ -64,7 +64,7 @@ def stats(
         return dump(session)
     with session.context(window=window) as context:
         if tools:
-            return _tools(context)
+            return tools_of(context)
         if line or format is not None:
             figures = context.stats()
             return Status(
@@ -221,7 +221,7 @@ class Tools(Result, frozen=True, kw_only=True):
         )
 
 
-def _tools(context: Context) -> Tools:
+def tools_of(context: Context) -> Tools:
     view = context.view
     listed = view.tools or []
     sizes = [len(msgspec.json.encode(tool)) for tool in listed]
@@ -304,7 +304,7 @@ class Bill(Result, frozen=True, kw_only=True):
         _show_breaks(self, screen)
 
 
-class _Call(Struct, frozen=True, kw_only=True):
+class Call(Struct, frozen=True, kw_only=True):
     """One usage report, and the change since the previous one."""
 
     seq: int
@@ -317,9 +317,9 @@ def bill(session: Session) -> Bill:
     """The bill of the conversation by model, and the breaks of the cached prefix."""
     about = session.store.conversation(session.conversation)
     pages = pages_of(session.store, about.id, last=about.head)
-    calls = list(_calls(event for page in pages for event in page))
-    models = tuple(_models(calls))
-    breaks = tuple(_breaks(calls)) if any(one.usage.cache_read for one in calls) else ()
+    calls = list(calls_of(event for page in pages for event in page))
+    models = tuple(models_of(calls))
+    breaks = tuple(breaks_of(calls)) if any(one.usage.cache_read for one in calls) else ()
     return Bill(
         conversation=about.id,
         models=models,
@@ -335,11 +335,11 @@ def _sum(costs: Iterable[float | None]) -> float | None:
     return None if None in known else sum(cost for cost in known if cost is not None)
 
 
-def _calls(events: Iterable[Event]) -> Iterator[_Call]:
+def calls_of(events: Iterable[Event]) -> Iterator[Call]:
     """Every call. A report without a model gets the conversation's. A later report about the same
     response is added to its call. A change made while the model answered belongs to the next
     call."""
-    calls: dict[str | int, _Call] = {}
+    calls: dict[str | int, Call] = {}
     changes: list[tuple[int, str]] = []
     model = ""
     for event in events:
@@ -351,7 +351,7 @@ def _calls(events: Iterable[Event]) -> Iterator[_Call]:
             shown = body.upto or event.seq
             since = next((why for seq, why in changes if seq <= shown), "")
             changes = [change for change in changes if change[0] > shown]
-            call = _Call(seq=event.seq, at_ms=event.at_ms, usage=usage, since=since)
+            call = Call(seq=event.seq, at_ms=event.at_ms, usage=usage, since=since)
             first = calls.setdefault(usage.response or event.seq, call)
             if first is not call:
                 joined = replace(first, usage=together(first.usage, usage))
@@ -377,7 +377,7 @@ def _change(event: Event, body: object) -> str:
     return ""
 
 
-def _models(calls: Iterable[_Call]) -> Iterator[ModelBill]:
+def models_of(calls: Iterable[Call]) -> Iterator[ModelBill]:
     by_model: dict[str, list[Usage]] = {}
     for call in calls:
         by_model.setdefault(call.usage.model, []).append(call.usage)
@@ -396,7 +396,7 @@ def _models(calls: Iterable[_Call]) -> Iterator[ModelBill]:
 # --- where the cached prefix broke ---
 
 
-def _breaks(calls: list[_Call]) -> Iterator[Break]:
+def breaks_of(calls: list[Call]) -> Iterator[Break]:
     for before, call in pairwise(calls):
         usage = call.usage
         reusable = min(before.usage.input, usage.input)
@@ -417,7 +417,7 @@ def _extra(usage: Usage, tokens: int) -> float | None:
     return tokens * max(0.0, paid - read) / PER
 
 
-def _why(before: _Call, call: _Call) -> str:
+def _why(before: Call, call: Call) -> str:
     if before.usage.model != call.usage.model:
         return f"another model ({short_line(call.usage.model, 60)})"
     if call.since:

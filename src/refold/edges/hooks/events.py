@@ -1,12 +1,12 @@
 """Answers to events of Claude Code, with the standard library only unless an output is large.
 
-After a tool, each large text of its output becomes a stub, in the shape of that tool's own output,
-because any other is ignored; this happens before the output is first sent, so no cache and no
-thinking is invalidated. File contents, and outputs of sub-agents and of refold itself, stay
-unchanged, because the agent asked for exactly that. Claude Code truncates very long outputs and
-keeps them in a file of the session: then that file is stored. After a compaction, notes from the
-log are offered. Neighbour: `follower`, a separate process, writes the session and the stored
-outputs to the log.
+After a tool call, each large text in its output becomes a stub. The output keeps the shape of that
+tool's own output, because Claude Code ignores any other. This happens before the output is first
+sent, so neither the cache nor any thinking is invalidated. File contents, and outputs of sub-agents
+and of refold itself, stay unchanged, because the agent asked for exactly that. Claude Code
+truncates very long outputs and keeps them in a file of the session; refold then stores that file.
+After a compaction, notes from the log are offered. Neighbour: `follower`, a separate process,
+writes the session and the stored outputs to the log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from refold.system import own_python
 if TYPE_CHECKING:
     from refold.core.model import Origin
 
-OFFER_CHARS = 9_000  # Claude Code moves texts over 10,000 characters into a file
+OFFER_CHARS = 9_000  # Claude Code moves text of more than 10,000 characters into a file
 FOLLOW_EVERY_S = 20.0
 FOLLOWED = "followed"
 # After these events the session is written at once; after a tool, at intervals.
@@ -38,8 +38,8 @@ Event = dict[str, Any]
 
 
 def answer(given: bytes, above: int, store: str) -> str:
-    """The answer to an event, as JSON; empty if there is none. Texts longer than `above` characters
-    are large."""
+    """The answer to an event, as JSON; empty if there is none. Text longer than `above` characters
+    is large."""
     event = json.loads(given) if given.strip() else {}
     session = event.get("session_id") if isinstance(event, dict) else None
     if not isinstance(session, str) or not session:
@@ -47,7 +47,7 @@ def answer(given: bytes, above: int, store: str) -> str:
     folder, name = state.folder_of(session), event.get("hook_event_name")
     fields: dict[str, object] = {}
     if name == "PostToolUse":
-        # An event with less JSON than this has no text that is longer.
+        # A shorter event cannot contain longer text.
         updated = shortened(event, session, above) if len(given) > above > 0 else None
         is_due = state.is_due(folder, FOLLOWED, FOLLOW_EVERY_S)
         if updated is not None or is_due:
@@ -84,7 +84,7 @@ def follow(event: Event, session: str, store: str) -> None:
 
 ARGUMENTS_CHARS = 512
 WHOLE, WHOLE_BYTES_MAX, PROBE_CHARS = "persistedOutputPath", 64 * 1024 * 1024, 1_000
-CUT = "cut off by Claude Code, what was left of it kept"
+CUT = "cut off by Claude Code, only the rest was kept"
 _SHORTENED = re.compile(r"\.\.\. \[[\d,]+ (lines|characters) truncated\] \.\.\.")
 _SAYING = ("stdout", "stderr", "output", "result", "content", "text", "message")
 _LEFT = (
@@ -95,7 +95,7 @@ _OURS = re.compile(r"mcp__refold__|(^|[\s/;&|(])refold\s", re.ASCII)
 
 
 def shortened(event: Event, session: str, above: int) -> Any:
-    """The tool's output with stubs for its large texts; None if it has none."""
+    """The tool's output with stubs for its large texts; None without any."""
     tool, tool_input = str(event.get("tool_name") or "tool"), event.get("tool_input")
     command = tool_input.get("command") if isinstance(tool_input, dict) else ""
     if tool in _LEFT or _OURS.search(tool) or _OURS.search(str(command)):
@@ -134,7 +134,7 @@ class _Keeper:
         return self._stub_of(value) if is_large else value
 
     def _stub_of(self, text: str) -> str:
-        """Stores a text in the session's folder, from where `follower` puts it into the store under
+        """Stores text in the session's folder, from which `follower` puts it into the store under
         the handle in the stub."""
         import msgspec
 
@@ -196,7 +196,7 @@ def _whole_output(response: object, event: Event) -> str | None:
 
 
 def _is_cut_from(text: str, whole: str) -> bool:
-    """Whether a text begins or ends like a longer one."""
+    """Whether the text begins or ends like the longer one."""
     probe = PROBE_CHARS
     return len(whole) > len(text) and (
         text[:probe] == whole[:probe] or text.rstrip()[-probe:] == whole.rstrip()[-probe:]

@@ -69,7 +69,7 @@ def _alone(folder: str) -> Iterator[bool]:
 
 
 def follow(session: str, transcript: Path, url: str) -> None:
-    """Writes the session, again as long as other processes ask for it."""
+    """Writes the session, repeatedly as long as other processes ask for another round."""
     folder = state.folder_of(session)
     config = loaded()[0]
     store = open_store(url)

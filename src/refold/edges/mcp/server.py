@@ -1,10 +1,10 @@
 """The MCP server, by the official SDK: offers `answers` as tools, resources and a prompt.
 
-Annotations are honest: all tools but two only read, and only `forget` destroys. An error of refold
-becomes an error of the SDK, with its hint. For hosts that start no programs, the same server
-listens on a port: reachable only from this machine, by its own names, from no page in a browser
-(`edges.local_access`; the SDK checks Host and Origin again), and only with the token. Neighbours:
-`answers`, the command `mcp`.
+Annotations are honest: all tools except two only read, and only `forget` destroys data. An error of
+refold becomes an error of the SDK, with its hint. For hosts that start no programs, the same server
+listens on a port: reachable only from this machine, only by its own names, not from a page in a
+browser (`edges.local_access`; the SDK checks Host and Origin again), and only with the token.
+Neighbours: `answers`, the command `mcp`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ HOST, PATH = "127.0.0.1", "/mcp"
 
 
 class Guarded:
-    """An application behind the gate, for calls with the token."""
+    """An application that admits only local calls with the token."""
 
     def __init__(self, app: Any, token: str) -> None:
         self._app, self._gate, self._expected = app, Gate(), f"Bearer {token}".encode()

@@ -98,6 +98,11 @@ def wished(window: int | None, model: str, config: dict[str, Any]) -> dict[str, 
     return WISHED if is_wish else {}
 
 
+def settings_of(model: str) -> Callable[[int], dict[str, Any]]:
+    """A fold's settings by its window, for a replay of calls to this model."""
+    return lambda window: wished(window, model, {})
+
+
 ANSWER_BYTES_MAX = EVENT_BYTES_MAX
 _CODES = ("error_code", "code", "type")
 

@@ -391,19 +391,22 @@ class Sum(Struct, frozen=True, kw_only=True):
     saved_cost: float | None = None
 
 
-def sums(store: Store) -> Iterator[Sum]:
-    """The conversations that came through a proxy, newest first."""
+def sums(store: Store, since_ms: int = 0) -> Iterator[Sum]:
+    """The conversations that came through a proxy, newest first, with their calls since then."""
     for about in newest(store, tag=KEEPER):
-        lines = list(_lines(store, about))
+        if about.updated_ms < since_ms:
+            continue
+        lines = list(_lines(store, about, since_ms))
         if lines:
             title = title_of(store, about.id, described(store, about).title)
             yield msgspec.structs.replace(added(about.id, lines), title=title)
 
 
-def _lines(store: Store, about: Conversation) -> Iterator[CallLine]:
+def _lines(store: Store, about: Conversation, since_ms: int) -> Iterator[CallLine]:
     # A restore takes messages off the page, but not off the bill.
     for note in notes_of(Log(store, about.id), NOTE, also_off=True):
-        line = line_of(note.data) if note.seq > about.parent_seq else None
+        is_own = note.seq > about.parent_seq and note.at_ms >= since_ms
+        line = line_of(note.data) if is_own else None
         if line is not None:
             yield line
 

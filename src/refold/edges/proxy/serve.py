@@ -27,7 +27,7 @@ from refold.core.model import Message
 from refold.edges.proxy.upstream import Limits
 from refold.edges.server.connection import SETTINGS, log_to_stderr
 from refold.edges.server.connection import listen as listen  # for the command `proxy`
-from refold.errors import Invalid, Unavailable, install_hint
+from refold.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
     import uvicorn
@@ -91,8 +91,6 @@ def checked(given: ProxySettings) -> ProxySettings:
 
 def check_packages() -> None:
     """Unavailable, with the extra to install, if the server package is missing."""
-    if importlib.util.find_spec("uvicorn") is None:
-        raise Unavailable("the proxy needs uvicorn", hint=install_hint("proxy"))
 
 
 def url_of(given: ProxySettings) -> str:

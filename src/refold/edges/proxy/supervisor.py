@@ -3,8 +3,9 @@ the agents that `refold run` knows.
 
 The socket belongs to this process, so it outlives a killed proxy: calls wait for the next one. A
 proxy that no longer answers is killed, so that waiting calls fail and are repeated. One that dies
-again and again is replaced by one that only passes on; if none answers, the agent calls its
-provider directly. The agent never stops because of us, and signals are the agent's.
+again and again is replaced by one that only passes on; if none answers at the start, the caller
+decides whether the agent runs without. A running agent never stops because of us, and signals are
+the agent's.
 
 An agent gets the proxy's address by environment variables, and by arguments where a variable is not
 enough; the variable's own value becomes the address that the proxy calls, so a gateway stays in
@@ -42,7 +43,6 @@ STOP_S, LOOK_S, PAUSE_S_MAX = 15.0, 0.2, 5.0
 PROBE_S, SILENT_S = 2.0, 15.0  # the interval of probes, and the longest silence
 _Handler = Callable[[int, FrameType | None], object] | int | None
 MAIN = "from refold.edges.proxy.serve import main; main()"
-Tell = Callable[[str], None]
 
 
 def _always() -> bool:
@@ -166,43 +166,49 @@ def run_agent(
     environ: Mapping[str, str],
     *,
     log: IO[bytes] | int = subprocess.DEVNULL,
-    tell: Tell,
+    unkept: Callable[[str], None],
 ) -> Ended:
-    """Runs an agent behind a proxy of its own; without one if it does not answer, or none is
-    given."""
-    with _Signals() as signals:
-        supervisor = None if given is None else _started(given, log, tell, signals)
-        try:
-            url = supervisor.url if supervisor is not None else ""
-            status = signals.status or _run(start_of(command, environ, url), signals)
-        finally:
+    """Runs an agent behind a proxy of its own. If no proxy answers, `unkept` gets the reason, and
+    raises unless the agent may run without one; with None given, it may."""
+    supervisor: Supervisor | None = None
+    if given is not None:
+        with _Signals() as signals:
+            supervisor, reason = _started(given, log, signals)
             if supervisor is not None:
-                supervisor.stop()
-    if supervisor is None:
-        return Ended(status=status)
+                return _run_behind(supervisor, command, environ, signals)
+        if signals.status:
+            return Ended(status=signals.status)
+        # Outside of the signals, so that Ctrl-C ends a question.
+        unkept(reason)
+    with _Signals() as signals:
+        return Ended(status=_run(start_of(command, environ, ""), signals))
+
+
+def _run_behind(
+    supervisor: Supervisor, command: tuple[str, ...], environ: Mapping[str, str], signals: _Signals
+) -> Ended:
+    try:
+        status = signals.status or _run(start_of(command, environ, supervisor.url), signals)
+    finally:
+        supervisor.stop()
     return Ended(status=status, tally=supervisor.tally, frozen=supervisor.frozen)
 
 
 def _started(
-    given: ProxySettings, log: IO[bytes] | int, tell: Tell, signals: _Signals
-) -> Supervisor | None:
-    """A proxy that answers; None, with a message, if it does not."""
+    given: ProxySettings, log: IO[bytes] | int, signals: _Signals
+) -> tuple[Supervisor | None, str]:
+    """A proxy that answers; None, with the reason, if it does not."""
     try:
         supervisor = Supervisor(given, log)
     except (RefoldError, OSError) as error:
-        tell(f"no proxy could be started ({error}): the agent calls its provider directly")
-        return None
+        return None, f"no proxy could be started ({error})"
     is_ready = False
     try:
         is_ready = supervisor.is_ready(goes_on=lambda: not signals.status)
     finally:
         if not is_ready:
             supervisor.stop()
-    if is_ready:
-        return supervisor
-    if not signals.status:
-        tell("the proxy does not answer: the agent calls its provider directly")
-    return None
+    return (supervisor, "") if is_ready else (None, "the proxy does not answer")
 
 
 def _run(start: Start, signals: _Signals) -> int:

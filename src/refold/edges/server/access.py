@@ -7,8 +7,8 @@ effect everywhere, and checking a token reads nothing. A token is found by its c
 compared in constant time.
 
 Each organization has its own store: on SQLite a database file, on PostgreSQL a column that every
-key begins with. The server's own logs (tokens, audit) are in one more, with a name that no URL can
-contain.
+key begins with. The server's own logs (tokens, audit) are in a further store, with a name that no
+URL can contain.
 
 Bodies are read within limits of size, of time, and of the bytes held for all callers. A slow caller
 costs no thread and does not count as work. An artifact goes to a temporary file while it arrives. A
@@ -74,8 +74,8 @@ class Gate:
         self.guesses = Buckets(limits.wrong_tokens_per_minute / 60, limits.wrong_tokens_per_minute)
 
     def check_origin(self, scope: AsgiScope) -> None:
-        """Raises Denied for a foreign host name or a foreign web page as the origin: only browsers
-        send these, never a client of refold."""
+        """Raises Denied for a foreign host name, or a foreign web page as the origin. Only browsers
+        send these, never a refold client."""
         headers = scope[HEADERS]
         if self._hosts and host_of(headers.get(b"host", b"")) not in self._hosts:
             self._metrics.refused["host"] += 1
@@ -108,7 +108,7 @@ class Gate:
             raise _unauthorized(state)
         scope["refold.token"] = token.id
         if token.org != org:
-            raise NotFound("the token belongs to no such organization")
+            raise NotFound("the token does not belong to this organization")
         if not token.allows(level):
             message = f"the token may {token.scope}, but this needs {level}"
             raise Denied(message, hint="use a token with more rights")
@@ -116,8 +116,8 @@ class Gate:
         return token
 
     def _unknown(self, client: str) -> RefoldError:
-        """The error for an unknown token. Only these are counted: many people may share one
-        address, and a valid or ended token says nothing about the others there."""
+        """The error for an unknown token. Only unknown tokens are counted: many people may share
+        one address, and a valid or expired token says nothing about the others there."""
         self._metrics.refused["token"] += 1
         try:
             self.guesses.take(client)
@@ -142,8 +142,8 @@ def _client_of(scope: AsgiScope) -> str:
 
 
 def headers_of(scope: AsgiScope) -> dict[bytes, bytes]:
-    """The headers that decide something; Invalid if one occurs twice, or two give the length of the
-    body, which is ambiguous."""
+    """The headers that matter; Invalid if one occurs twice, or if two state the length of the body,
+    which is ambiguous."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in _DECIDING:
@@ -151,7 +151,7 @@ def headers_of(scope: AsgiScope) -> dict[bytes, bytes]:
                 raise Invalid(f"{name.decode()} occurs more than once")
             found[name] = value
     if b"content-length" in found and b"transfer-encoding" in found:
-        raise Invalid("the length of the body is given twice", hint="send Content-Length alone")
+        raise Invalid("the length of the body is stated twice", hint="send Content-Length alone")
     return found
 
 
@@ -253,7 +253,7 @@ class Tokens:
         return token, secret
 
     def revoke(self, id: str) -> Token:
-        """Ends a token for good. NotFound without a token of that id."""
+        """Ends a token permanently. Raises NotFound if no token has that id."""
         tokens = {token.id: token for token in self.list()}
         if id not in tokens:
             raise NotFound(f"unknown token {quoted(id, 80)}", hint="see refold token list")
@@ -300,7 +300,7 @@ OWN = "server.own"
 
 
 def org_checked(org: str) -> str:
-    """The name itself; Invalid if it is not a valid organization name."""
+    """Returns the name; raises Invalid if it is not a valid organization name."""
     if not isinstance(org, str) or not ORG.fullmatch(org):
         hint = "use 1 to 39 lowercase letters, digits and dashes, such as acme"
         raise Invalid(f"{quoted(org, 80)} is not the name of an organization", hint=hint)
@@ -308,22 +308,22 @@ def org_checked(org: str) -> str:
 
 
 def place_checked(place: str) -> str:
-    """The place itself; Invalid if it cannot hold organizations."""
+    """Returns the place; raises Invalid if it cannot hold organizations."""
     scheme, _, rest = place.partition(":")
     if scheme not in SCHEMES or not rest:
         message = f"a server cannot keep its organizations in {quoted(redacted(place), 200)}"
         raise Invalid(message, hint="sqlite:FOLDER, or postgresql://USER@HOST/DATABASE")
     if scheme in ("sqlite", "files") and os.path.isfile(os.path.expanduser(rest)):
-        message = f"{quoted(rest)} is a file; a server has one for each organization"
+        message = f"{quoted(rest)} is a file; a server has one file for each organization"
         raise Invalid(message, hint="refold export --to brings conversations into an organization")
     return place
 
 
 class Orgs:
-    """Opens the store of an organization at its first use: only calls with a token of that
-    organization get here, so the number of open stores is bounded. `workers` is the number of
-    processes, which share the connections of the place. `appended` is called with the number of
-    events after each append, in the thread of the append."""
+    """Opens the store of an organization at its first use. Only calls with one of its tokens get
+    here, so the number of open stores is bounded. `workers` is the number of processes, which share
+    the connections of the place. `appended` is called with the number of events after each append,
+    in the thread of the append."""
 
     def __init__(
         self, place: str, *, workers: int = 1, appended: Callable[[int], None] | None = None

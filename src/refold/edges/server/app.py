@@ -6,7 +6,7 @@ An append bypasses the router, because a framework's overhead equals the cost of
 failure is answered as one of `errors`, never with an internal text.
 
 Readiness checks the store, and a late answer counts as a failure. Load balancers ask often, and an
-unreachable store may be slow to fail: one check runs at a time, in one thread, and all callers
+unreachable store may be slow to fail, so one check runs at a time, in one thread, and all callers
 share it. Neighbours: `route_table` has the table, `access` the permissions, `serve` runs this.
 """
 
@@ -82,7 +82,7 @@ class Server:
         hints = hints_of(orgs.own, direct)
         self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners, hints)
         self._running = 0
-        self._followed_at = 0.0  # time of the last search for an unknown token
+        self._followed_at = 0.0  # when an unknown token was last searched for
         self._lines = CallLines()
         self.readiness = Readiness(
             partial(self.in_thread, lambda: self.orgs.own.conversations(limit=1))
@@ -123,7 +123,7 @@ class Server:
             return failure_of(error)
 
     async def _routed(self, scope: Scope, receive: Receive) -> Answer:
-        """The answer of the route for this path and method. An encoded slash is refused: it
+        """The answer of the route for this path and method. An encoded slash is refused, because it
         separates path segments here, but not in a proxy in front."""
         if b"%2f" in (scope.get("raw_path") or b"").lower():
             raise NotFound("there is no such route", hint="write / as it is")
@@ -152,13 +152,14 @@ class Server:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def start(self) -> None:
-        """Reads the tokens; Denied if there is none: nobody could call."""
+        """Reads the tokens; raises Denied without a valid one, because no client could use the
+        server."""
         self._threads = anyio.CapacityLimiter(THREADS)
         await self.in_thread(self.tokens.follow)
         now_ms = time.time_ns() // 1_000_000
         if not any(token.state(now_ms) == "valid" for token in self.tokens.list()):
             hint = "refold token create --org NAME --scope write"
-            raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+            raise Denied("there is no valid token, so no client could use this server", hint=hint)
         if await self.in_thread(partial(passes_walls, self.orgs.own)):
             hint = "connect as a role that is not a superuser and has no BYPASSRLS"
             observability.log.warning(observability.line("row-level security is passed", hint=hint))
@@ -255,10 +256,10 @@ class Server:
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        """Counts a call while it runs; Busy if too many do."""
+        """Counts a call while it runs; raises Busy if too many are running."""
         if self._running >= self.limits.calls_at_once:
             self.metrics.refused["full"] += 1
-            raise Busy(f"{self._running} calls are under way", retry_after_s=1.0)
+            raise Busy(f"{self._running} calls are running", retry_after_s=1.0)
         self._running += 1
         try:
             yield
@@ -391,7 +392,7 @@ class Readiness:
         self._asking: asyncio.Future[object] | None = None
 
     async def check(self) -> None:
-        """Returns if the store answers; Unavailable if not, or not in time."""
+        """Returns if the store answers; raises Unavailable otherwise, or if the answer is late."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask())
             # All callers may be gone when it ends; then its error is dropped.

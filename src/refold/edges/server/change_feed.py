@@ -3,8 +3,8 @@
 A hint guarantees nothing: a client finds missed changes by comparing heads. A cursor is a position
 in this process's own count; a client with a foreign or too old cursor must compare all heads
 (`rescan`). Changes by other processes arrive as hints, or are found by comparing heads: each
-second, or every few seconds where hints arrive, from before the first cursor is given until nobody
-has listened for a while; then all cursors are forgotten.
+second, or every few seconds if hints arrive. This begins before the first cursor is handed out and
+ends when there has been no listener for a while; then all cursors are forgotten.
 
 A client polls, or stays for a stream of server-sent events. A listener costs no thread and does not
 count as work; its token is checked again every few seconds.
@@ -39,7 +39,7 @@ from refold.stores.protocol import Hint, Hints, Store
 
 KEPT_MAX = 10_000
 POLL_S = 1.0
-HEARD_POLL_S = 5.0  # where hints arrive; not every writer is a server that sends them
+HEARD_POLL_S = 5.0  # if hints arrive; not every writer is a server that sends them
 AGAIN_S = 0.2  # between two requested comparisons
 SHARE_MAX = 0.1  # largest share of time spent on comparing heads
 LINGER_S = 60.0
@@ -93,8 +93,8 @@ class Feed:
         self._newest.clear()
 
     async def wait(self, cursor: str, wait_s: float) -> Changes:
-        """The changes since the cursor: at once if there are any, else when one comes, or none
-        after `wait_s`."""
+        """The changes since the cursor: at once if there are any, otherwise with the next change;
+        none after `wait_s`."""
         after = self._position(cursor)
         if after is None:
             return Changes(cursor=self.cursor, changes=[], rescan=True)
@@ -155,7 +155,7 @@ class Follower:
         self._asked.set()
 
     async def follow(self) -> None:
-        """Compares heads regularly while anybody listens."""
+        """Compares heads regularly while there are listeners."""
         listened = time.monotonic()
         while True:
             await self._pause()
@@ -300,7 +300,7 @@ class Listening:
         return self._feeds[org]
 
     def end(self) -> None:
-        """Ends all streams, because the server stops; clients connect to another one."""
+        """Ends all streams, because the server is stopping; clients connect to another one."""
         self._is_ending = True
         for feed in self._feeds.values():
             feed.wake()

@@ -66,7 +66,7 @@ def put(call: Call) -> Kept:
 
 @ROUTES.add("GET", f"{BASE}/artifacts/{{digest}}", "read", gives="bytes", audit="read")
 def get(call: Call) -> Chunks:
-    """Read the bytes of a digest."""
+    """Read the bytes with a digest."""
     # Read once before streaming: damage found at the end could only break the connection, which
     # looks like a network failure.
     digest = call.path["digest"]
@@ -264,7 +264,7 @@ class MemoryQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Remembered(Struct, frozen=True, kw_only=True):
-    """Entries; `more` says whether a list, or the answer to a query, has others."""
+    """Memory entries; `more` says whether the list, or the answer to a query, has further ones."""
 
     entries: list[MemoryEntry]
     more: bool = False
@@ -334,6 +334,6 @@ def remember(call: Call) -> MemoryEntry:
     "DELETE", f"{BASE}/memory/{{entry}}", "write", query=ScopeQuery, gives=Forgot, audit="erase"
 )
 def forget(call: Call) -> Forgot:
-    """Erase a memory for good."""
+    """Permanently erase a memory."""
     with _memory(call, call.parsed_query(ScopeQuery).scope) as memory:
         return Forgot(entries=memory.forget(call.path["entry"]).entries)

@@ -2,7 +2,7 @@
 
 A sync costs the same for one append as for fifty. So appends wait in a queue during a sync, and the
 next sync covers all of them; each is answered after its own sync. PostgreSQL does this itself, so
-there each append is a commit of its own. A full queue refuses at once, before memory grows.
+each append there is a separate commit. A full queue refuses at once, before memory grows.
 
 Every append is checked against the chain of the event before it, so that every log can be verified.
 Most appends follow a recent one of this process, whose chain is cached; otherwise the store is

@@ -75,7 +75,8 @@ class EraseBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SalvageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The salvaged pieces of a damaged log: lines of events, and texts about unreadable lines."""
+    """The salvaged pieces of a damaged log: lines with events, and messages about unreadable
+    lines."""
 
     pieces: list[str | dict[str, str]]
     parent: str = ""
@@ -128,7 +129,7 @@ def show_conversation(call: Call) -> About:
     audit="read",
 )
 def read_events(call: Call) -> Lines:
-    """Read events after a seq, one a line."""
+    """Read events after a seq, one per line."""
     query = call.parsed_query(ReadQuery)
     events = call.store.read(call.id, after=query.after, last=query.last, limit=query.limit)
     size = 0
@@ -198,14 +199,14 @@ def fork(call: Call) -> About:
 
 @ROUTES.add("POST", f"{BASE}/conversations/{{id}}/erase", "write", body=EraseBody, audit="erase")
 def erase(call: Call) -> None:
-    """Erase the body of an event for good."""
+    """Permanently erase the body of an event."""
     call.store.erase(call.id, call.parsed_body(EraseBody).seq)
     call.store.flush()
 
 
 @ROUTES.add("DELETE", f"{BASE}/conversations/{{id}}", "write", audit="erase")
 def delete(call: Call) -> None:
-    """Delete a conversation for good."""
+    """Permanently delete a conversation."""
     call.store.delete(call.id)
     call.store.flush()
 

@@ -1,5 +1,5 @@
-"""The server's metrics for Prometheus, and its log. Neither has contents, names of conversations or
-people, or secrets.
+"""The server's metrics for Prometheus, and its log. Neither contains content, names of
+conversations or people, or secrets.
 
 Several workers share one port, so a scraper cannot choose the one that answers. Each writes its
 counts to its own file each second, and the answering one adds them up; counts of an ended worker
@@ -88,7 +88,7 @@ class Shared:
         self._folder, self._own = Path(folder), f"{os.getpid()}.json"
 
     def write(self, counts: Counts) -> None:
-        """Writes this worker's counts. A missing folder or a full disk does not stop the server:
+        """Writes this worker's counts. A missing folder or a full disk does not stop the server;
         then the other workers lack the newest counts."""
         new = self._folder / f"{self._own}.new"
         with contextlib.suppress(OSError):
@@ -171,8 +171,9 @@ def _reason(error: RefoldError) -> str:
 
 
 def as_callers_see(error: RefoldError) -> RefoldError:
-    """The error of a store without details of that store, which are for the log alone: a temporary
-    failure, since another server may have the store. Encrypted content is refused for good."""
+    """The error of a store without details of that store, which are only for the log. It is a
+    temporary failure, since another server may reach the store. Encrypted content is refused
+    permanently."""
     if isinstance(error, Encrypted):
         return Denied(f"{error.said}, which no server has", hint=SYNCED_HINT)
     warn("store", error)

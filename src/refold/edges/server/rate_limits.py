@@ -1,6 +1,6 @@
 """Limits per caller, and limits on simultaneous work.
 
-A bucket per token refills at a steady rate; unknown tokens empty a bucket per address, against
+A bucket per token refills at a steady rate; unknown tokens empty a bucket per address, to prevent
 guessing, which never affects known tokens. A full server refuses at once (`Busy`), before memory
 grows. Limits apply to one machine: its processes divide them (`share`), and each counts its own.
 Neighbours: `serve` gets the limits, `access`, `change_feed` and `app` enforce them.
@@ -27,7 +27,7 @@ LEAST, MOST = 1, 1 << 40
 
 class Limits(Struct, frozen=True, kw_only=True):
     """The limits of a server, with sizes in bytes and times in seconds. `held_bytes` is the total
-    of all bodies being read or written; `calls_at_once` counts calls at work, without slow senders
+    of all bodies being read or written; `calls_at_once` counts running calls, without slow senders
     and listeners."""
 
     body_bytes: int = 24 * 1024 * 1024
@@ -104,7 +104,7 @@ class Buckets:
         self.levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> None:
-        """Takes one from the bucket; Busy if it is empty."""
+        """Takes one token from the bucket; raises Busy if it is empty."""
         now = time.monotonic()
         level, at = self.levels.get(name, (self._most, now))
         level = min(self._most, level + (now - at) * self._per_s)

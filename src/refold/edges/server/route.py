@@ -77,7 +77,7 @@ def parsed_query(query: Mapping[str, str], type: type[S]) -> S:
 
 
 class Lines(Struct, frozen=True):
-    """An answer of JSON lines."""
+    """An answer in JSON lines."""
 
     lines: bytes
 
@@ -132,7 +132,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Its name in the OpenAPI document and in the logs."""
+        """The name of the route in the OpenAPI document and in the logs."""
         words = self.path.partition("/context/")[2] or self.path
         return "-".join([self.method.lower(), *re.findall(r"\w+", words)])
 
@@ -154,7 +154,7 @@ class Routes(list[Route]):
 
 
 def query_of(raw: bytes) -> dict[str, Any]:
-    """The query string as texts. Invalid if a name occurs twice, which is ambiguous."""
+    """The query string as strings. Raises Invalid if a name occurs twice, which is ambiguous."""
     try:
         text = raw.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(raw), errors="strict")

@@ -72,7 +72,7 @@ def token(call: Call) -> TokenAbout:
 
 @ROUTES.add("GET", "/health", "open", gives=Health, waits=False)
 def health(call: Call) -> Health:
-    """Report that the server runs."""
+    """Report that the server is running."""
     return Health(status="ok")
 
 

@@ -85,7 +85,7 @@ def checked(given: ServerSettings) -> str:
         now_ms = time.time_ns() // 1_000_000
         if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
             hint = f"refold token create --org NAME --store {orgs.shown_place}"
-            raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+            raise Denied("there is no valid token, so no client could use this server", hint=hint)
         _check_direct(orgs, given.direct)
         return orgs.shown_place
     finally:
@@ -99,7 +99,7 @@ def _check_certificate(given: ServerSettings) -> None:
         return
 
     def no_password() -> str:
-        raise Invalid(f"{given.key} has a password, which a server cannot ask for")
+        raise Invalid(f"{given.key} has a password, and a server cannot ask for one")
 
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -218,7 +218,7 @@ def application() -> Server:
     given = decoding.decode(os.environ[GIVEN], ServerSettings)
     _log_lines(given.log_level)
     _end_with_parent()
-    # Objects from the start stay for good: no collection has to visit them again.
+    # Objects from the start live forever, so no collection has to visit them again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
     connection.HEADER_S = given.limits.header_s

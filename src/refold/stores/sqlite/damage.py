@@ -24,7 +24,7 @@ from refold.core.model import Event
 from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.protocol import Salvage
-from refold.stores.sqlite import log
+from refold.stores.sqlite import log, recent
 
 PLACE_MAX = (1 << 63) - 1
 MAGIC, HEADER_BYTES = b"SQLite format 3\0", 100
@@ -88,6 +88,7 @@ def rebuild(connection: apsw.Connection, copy: str, fresh: str) -> dict[str, int
             new.pragma(mark, connection.pragma(mark))
         with new:
             ends = _fill(new, connection)
+            recent.fill(new)
         with connection.backup("main", new, "main") as all_pages:
             all_pages.step()
     finally:
@@ -154,6 +155,8 @@ def _readable(
     while last + skipped < PLACE_MAX:
         try:
             for row in broken.execute(query, (last + skipped,)):
+                if row[0] <= last + skipped:
+                    continue  # a broken page has led back
                 if skipped:
                     breaks.append((last, row[0]))
                 last, skipped = row[0], 0
@@ -227,6 +230,7 @@ def rewrite(
         log.insert(connection, row.number, events)
     elif not after:
         connection.execute("DELETE FROM conversations WHERE number = ?", (row.number,))
+    recent.take_turn(connection, row.number, deleted=not (events or after))
     log.drop_bookmarks(connection, row)
     log.retitle_readers(connection, row)
 

@@ -1,8 +1,9 @@
 """The database file: making it, opening it, migrating it, and reading it without a trace.
 
 A new file is private to its owner whatever the umask, and marked by an application id; a file of
-another program or of a newer refold is never touched. A database with an older layout is copied
-first (to `refold.db.v0` beside it, for the refold that made it), then migrated in one transaction.
+another program or of a newer refold is never touched. A database of an older layout is migrated in
+one transaction; if its content changes, it is copied beside itself first (`refold.db.v0`), for the
+refold that made it.
 
 A reader changes no byte, name or time. SQLite makes a -wal and a -shm file even for a reader, and
 the last connection to close moves commits, so there are two ways. If a WAL holds commits, the
@@ -28,7 +29,7 @@ from refold.checked import quoted
 from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 from refold.stores import checks
-from refold.stores.sqlite import log
+from refold.stores.sqlite import log, recent
 from refold.system import disk
 
 APPLICATION_ID = 0x7265666F  # "refo"
@@ -219,7 +220,8 @@ def configure(connection: apsw.Connection) -> None:
 def _is_ours(connection: apsw.Connection, path: str) -> bool:
     """True for a refold database, which is migrated if necessary; False for an empty one."""
     version = version_of(connection, path)
-    if version is not None and version < VERSION and not connection.in_transaction:
+    is_old = version is not None and version < VERSION and not connection.in_transaction
+    if version is not None and is_old and not (version >= COMPLETE and connection.readonly("main")):
         migrate(connection, path, version)
     return version is not None
 
@@ -345,19 +347,24 @@ def _refusal(error: apsw.Error, path: str) -> RefoldError:
 
 # --- older layouts ---
 
-VERSION = 1
+VERSION = 2
 STEPS: dict[int, str] = {
-    # From this version to the next. 0 is the preview, which had neither titles nor bookmarks.
+    # From this version to the next. 0 is the preview, which had neither titles nor bookmarks; 1 did
+    # not know which conversations were written last.
     0: """
         ALTER TABLE conversations ADD COLUMN title TEXT NOT NULL DEFAULT '';
         CREATE TABLE bookmarks(number INTEGER PRIMARY KEY, bookmark BLOB NOT NULL) STRICT;
     """,
+    1: recent.SCHEMA,
 }
+COMPLETE = 1  # from this version on all of the content is there: the rest is derived
 
 
 def migrate(connection: apsw.Connection, path: str, version: int) -> None:
-    """Migrates the database to the newest layout. A copy of the old one stays beside it."""
-    _copy(connection, path, version)
+    """Migrates the database to the newest layout. A copy of the old one stays beside it, if its
+    content changes."""
+    if version < COMPLETE:
+        _copy(connection, path, version)
     connection.execute("BEGIN IMMEDIATE")
     try:
         take_steps(connection)
@@ -373,6 +380,8 @@ def take_steps(connection: apsw.Connection) -> None:
     # Another process may have taken some in the meantime.
     for step in range(connection.pragma("user_version"), VERSION):
         connection.execute(STEPS[step]).fetchall()
+        if step == COMPLETE:
+            recent.fill(connection)
     connection.execute(f"PRAGMA user_version={VERSION}").fetchall()
 
 
@@ -456,6 +465,16 @@ class Reader:
             connection.close()
 
 
+def stamp(path: str) -> tuple[int, ...]:
+    """A value that changes with every commit to the database, by any process."""
+    found = (_stat(path), _stat(os.path.realpath(path) + "-wal"))
+    return tuple(
+        number
+        for one in found
+        for number in ((one.st_ino, one.st_size, one.st_mtime_ns) if one else (0, 0, 0))
+    )
+
+
 def _stamp(path: str) -> Stamp | None:
     """A value that changes with the database file or its WAL; None if there is no database."""
     found = _stat(path)
@@ -472,7 +491,7 @@ def _connection(path: str, *, in_wal: bool) -> apsw.Connection | None:
         try:
             configure(connection)
             version = version_of(connection, path)
-            if version == VERSION:
+            if version is not None and version >= COMPLETE:
                 return connection
             if version is None:
                 refuse_lost(path)

@@ -19,13 +19,14 @@ from refold.core.codec import REPAIR
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Unavailable
 from refold.stores import checks
+from refold.stores.sqlite import recent
 
-SEQ_BITS = 40
+SEQ_BITS = recent.SEQ_BITS
 NUMBER_MAX = (1 << (63 - SEQ_BITS)) - 1
 
 # Small columns come first: the head of a log is then read without the overflow pages of its body.
 # SQLite keeps this text in the database: the backslashes break lines here, not there.
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE conversations(
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, \
 parent INTEGER REFERENCES conversations,
@@ -41,6 +42,7 @@ salt BLOB NOT NULL,
     body BLOB NOT NULL
 ) STRICT;
 CREATE TABLE bookmarks(number INTEGER PRIMARY KEY, bookmark BLOB NOT NULL) STRICT;
+{recent.SCHEMA}
 """
 
 _COLUMNS = 'at_ms, chain, tokens, kind, "by", id, counter, digest, salt, body'
@@ -49,12 +51,12 @@ _PLACED = f"SELECT place, {_COLUMNS} FROM events WHERE place > ? AND place <= ? 
 _READ = _PLACED + "ORDER BY place LIMIT ?"
 _INSERT = f"INSERT INTO events(place, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 # Check and insert in one statement, in an immediate transaction of its own: without the event
-# before, `kind` is NULL and refused; with an event after, the place is taken. A SELECT instead of
-# VALUES would copy the body once more.
+# before, or if another log was written last, `kind` is NULL and refused; with an event after, the
+# place is taken. A SELECT instead of VALUES would copy the body once more.
 _INSERT_NEXT = (
     f"INSERT INTO events(place, {_COLUMNS}) "
-    "VALUES (?1, ?2, ?3, ?4, (SELECT ?5 FROM events WHERE place = ?1 - 1), "
-    "?6, ?7, ?8, ?9, ?10, ?11)"
+    "VALUES (?1, ?2, ?3, ?4, (SELECT ?5 FROM events WHERE place = ?1 - 1 AND "
+    "(SELECT number FROM recent ORDER BY turn DESC LIMIT 1) = ?12), ?6, ?7, ?8, ?9, ?10, ?11)"
 )
 ROW = "SELECT number, parent, parent_seq, parent_chain, title FROM conversations "
 _LIST = f"""
@@ -103,6 +105,12 @@ def listed(connection: apsw.Connection, after: str, limit: int) -> list[Conversa
     """Conversations by id, those above `after`."""
     rows = connection.execute(_LIST + "WHERE c.id > ? ORDER BY c.id LIMIT ?", (after, limit))
     return [_conversation_of(row) for row in rows]
+
+
+def numbered(connection: apsw.Connection, numbers: Sequence[int]) -> list[Conversation]:
+    """The conversations with these numbers, in this order."""
+    rows = (connection.execute(_LIST + "WHERE c.number = ?", (one,)).fetchone() for one in numbers)
+    return [_conversation_of(row) for row in rows if row is not None]
 
 
 def described(connection: apsw.Connection, conversation: str) -> Conversation | None:
@@ -224,7 +232,7 @@ def append_next(connection: apsw.Connection, number: int, events: Sequence[Event
     """Writes events on top of the one before them. Returns False and writes nothing if the fast
     path does not apply."""
     try:
-        connection.execute(_INSERT_NEXT, _values(number << SEQ_BITS, events[0]))
+        connection.execute(_INSERT_NEXT, (*_values(number << SEQ_BITS, events[0]), number))
     except apsw.ConstraintError:
         return False
     if len(events) > 1:
@@ -255,6 +263,7 @@ def append_batch(
         if title is not None:
             connection.execute(RETITLE, (title, number))
     insert(connection, number, events)
+    recent.take_turn(connection, number)
     return number
 
 
@@ -306,7 +315,8 @@ def fork(connection: apsw.Connection, conversation: str, at: int, new: str) -> N
     # The current title, unless an event after the fork gave it.
     is_newer = next(_titles(connection, row, at, newest), None) is not None
     title = next(_titles(connection, row, 0, at), "") if is_newer else row.title
-    _create(connection, new, Row(0, row.number, at, left.chain, title), left.at_ms)
+    number = _create(connection, new, Row(0, row.number, at, left.chain, title), left.at_ms)
+    recent.take_turn(connection, number)
 
 
 def _titles(connection: apsw.Connection, row: Row, after: int, last: int) -> Iterator[str]:
@@ -374,6 +384,7 @@ def delete(connection: apsw.Connection, conversation: str) -> None:
     bounds = row.number, row.base, row.base + checks.SEQ_MAX
     connection.execute("DELETE FROM bookmarks WHERE number = ? OR number BETWEEN ? AND ?", bounds)
     connection.execute("DELETE FROM conversations WHERE number = ?", (row.number,))
+    recent.take_turn(connection, row.number, deleted=True)
 
 
 def delete_events(connection: apsw.Connection, row: Row) -> None:

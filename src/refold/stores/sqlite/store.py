@@ -22,8 +22,8 @@ from refold.core.model import Conversation, Event
 from refold.errors import RefoldError
 from refold.stores import checks
 from refold.stores.artifact_files import Artifacts
-from refold.stores.protocol import Recovery, Salvage
-from refold.stores.sqlite import damage, log
+from refold.stores.protocol import Changes, Recovery, Salvage
+from refold.stores.sqlite import damage, log, recent
 from refold.stores.sqlite import database_file as database
 from refold.stores.sqlite.database_file import Reader
 from refold.stores.sqlite.wal import Flusher
@@ -88,6 +88,38 @@ class SqliteStore:
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         connection = self._connected(writing=False)
         return log.listed(connection, after, checks.bounded(limit)) if connection else []
+
+    @_guarded
+    def newest(
+        self, *, after: Conversation | None = None, limit: int = 100
+    ) -> list[Conversation] | None:
+        place = None if after is None else (after.updated_ms, after.id)
+        with self._turns() as connection:
+            if connection is None:
+                return None
+            return log.numbered(connection, recent.newest(connection, place, limit))
+
+    @_guarded
+    def changes(self, after: int, *, limit: int = 1_000) -> Changes | None:
+        with self._turns() as connection:
+            if connection is None:
+                return None
+            turn, numbers, has_deleted = recent.since(connection, after, max(2, limit))
+            found = tuple(log.numbered(connection, numbers))
+            return Changes(upto=turn, conversations=found, has_deleted=has_deleted)
+
+    @contextmanager
+    def _turns(self) -> Iterator[apsw.Connection | None]:
+        """The connection, to read one moment; None if the database does not know who was newest."""
+        connection = self._connected(writing=False)
+        if connection is None or not recent.is_known(connection):
+            yield None
+            return
+        with database.transaction(connection, "BEGIN"):
+            yield connection
+
+    def version(self) -> tuple[int, ...]:
+        return database.stamp(self.path)
 
     @_guarded
     def head(self, conversation: str) -> int | None:

@@ -1,0 +1,96 @@
+"""The first screen: every conversation with its project, size and cost, and the cost per day.
+
+Rows come from bookmarks, without opening logs; one that has no fitting bookmark is opened. The bill
+per day needs the reports of every call, so it is read apart, and kept by head. Neighbour:
+`answers`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from refold.conversations.listing import newest
+from refold.conversations.overview import overviews
+from refold.core.model import Conversation
+from refold.core.model import Usage as CoreUsage
+from refold.display import visible
+from refold.edges.commands.stats import calls_of
+from refold.edges.ui.conversation import short_folder
+from refold.edges.ui.readable import safe
+from refold.errors import RefoldError
+from refold.log.stored_logs import pages_of
+from refold.redaction import redacted
+from refold.stores.protocol import Store
+
+# Day, model, calls, tokens read, of them from the cache, all tokens, cost.
+Sums = tuple[str, str, int, int, int, int, float | None]
+
+
+def rows(store: Store) -> list[dict[str, Any]]:
+    """Every conversation, the last written first."""
+    return [
+        {
+            "id": one.id,
+            "title": safe(one.label, redacted),
+            "project": visible(short_folder(one.project)),
+            "agent": visible(one.agent or "refold"),
+            "model": visible(one.model),
+            "messages": one.messages,
+            "tokens": one.tokens,
+            "window": one.window,
+            "peak": max(one.peak, one.tokens or 0),
+            "calls": one.calls,
+            "cost": one.cost,
+            "parent": one.parent,
+            "part_of": one.part_of,
+            "updated_ms": one.updated_ms,
+            "damaged": safe(one.damaged, redacted),
+        }
+        for one in overviews(store, newest(store))
+    ]
+
+
+class Usage:
+    """The bills of all conversations by day and model, each read once per head."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, list[Sums]]] = {}
+
+    def days(self, store: Store) -> list[dict[str, Any]]:
+        """One row for each conversation, day and model with a bill: calls, tokens and cost."""
+        found = []
+        for about in newest(store):
+            known = self._known.get(about.id)
+            if known is None or known[0] != about.head:
+                try:
+                    known = (about.head, _days(store, about))
+                except RefoldError:
+                    continue  # the list says that it is damaged
+                self._known[about.id] = known
+            found += [
+                {"id": about.id, "day": day, "model": visible(model), "calls": calls,
+                 "input": read, "cached": cached, "tokens": tokens, "cost": cost}
+                for day, model, calls, read, cached, tokens, cost in known[1]
+            ]  # fmt: skip
+        return found
+
+
+def _days(store: Store, about: Conversation) -> list[Sums]:
+    events = (event for page in pages_of(store, about.id, last=about.head) for event in page)
+    groups: dict[tuple[str, str], list[CoreUsage]] = {}
+    for call in calls_of(events):
+        day = datetime.fromtimestamp(call.at_ms / 1_000, UTC).date().isoformat()
+        groups.setdefault((day, call.usage.model), []).append(call.usage)
+    return [
+        (
+            day,
+            model,
+            len(calls),
+            sum(one.input for one in calls),
+            sum(one.cache_read for one in calls),
+            sum(one.input + one.output for one in calls),
+            None if any(one.cost is None for one in calls) else sum(one.cost or 0 for one in calls),
+        )
+        for (day, model), calls in sorted(groups.items())
+    ]

@@ -1,0 +1,122 @@
+/**
+ * One compaction: the page before and after it, what became of the messages, and what the model no
+ * longer read.
+ */
+
+import { count, day, dollars, el, number, refill, time } from "./dom.js";
+import { Cursor, HIDDEN, NOT_YET, STATES } from "./states.js";
+
+const LISTED = 100;
+const PURPOSES = {
+	"": "compaction", room: "removal of the oldest", hand: "hidden by hand", clear: "page cleared",
+	adopt: "compaction from elsewhere", native: "compaction by the provider",
+};
+
+/** @typedef {import("./states.js").Session} Session */
+/** @typedef {import("./states.js").Compaction} Compaction */
+/** @typedef {import("./session.js").SessionScreen} SessionScreen */
+
+/** The states before and after a compaction. @param {Session} session @param {Compaction} one */
+export function compactionStates(session, one) {
+	return { before: new Cursor(session, one.first - 1), after: new Cursor(session, one.last) };
+}
+
+/**
+ * @param {HTMLElement} panel @param {SessionScreen} screen @param {Compaction} one
+ */
+export function compactionPanel(panel, screen, one) {
+	const { session } = screen;
+	const at = session.compactions.indexOf(one);
+	const { before, after } = compactionStates(session, one);
+	/** @type {Map<string, {count: number, to: number}>} */
+	const changes = new Map();
+	/** @type {number[]} */
+	const gone = [];
+	for (let each = 0; each < session.said(one.last); each++) {
+		const from = before.state(each);
+		const to = after.state(each);
+		if (from === to || from === NOT_YET) continue;
+		const name = `${STATES[from]} → ${STATES[to]}`;
+		changes.set(name, { count: (changes.get(name)?.count ?? 0) + 1, to });
+		if (to === HIDDEN) gone.push(each);
+	}
+	gone.sort((left, right) => session.tokens[right] - session.tokens[left]);
+	const broken = session.breaks.find((each) => each.seq > one.last && each.why.includes(`#${one.first})`));
+	const next = session.breaks.find((each) => each.seq > one.last);
+	const paid = broken ?? (next && nextCall(session, one.last)?.seq === next.seq ? next : undefined);
+	const most = Math.max(1, ...[...changes.values()].map((each) => each.count));
+	const less = one.before ? (100 * (one.before - one.after)) / one.before : 0;
+	refill(
+		panel,
+		el("header", {},
+			el("h2", {}, `Compaction ${at + 1} of ${session.compactions.length}`),
+			el("button", { class: "close", "aria-label": "Close", onclick: () => screen.closePanel() }, "×")),
+		el("p", { class: "buttons" },
+			step(screen, at - 1, "Previous"), step(screen, at + 1, "Next"),
+			el("button", { onclick: () => screen.goToStop(session.stopAt(one.last) + 1) }, "Turn after it")),
+		el("dl", {},
+			el("dt", {}, "Page"),
+			el("dd", {}, `${count(one.before)} to ${count(one.after)} tokens (${less.toFixed(1)} % less)`),
+			el("dt", {}, "By"),
+			el("dd", {}, `${one.by}: ${PURPOSES[one.purpose] ?? one.purpose}, ${number(one.edits, "edit")}`),
+			one.reason ? [el("dt", {}, "Reason"), el("dd", {}, one.reason)] : null,
+			el("dt", {}, "When"),
+			el("dd", {}, `#${one.first}, ${day(one.at_ms)} ${time(one.at_ms)}`),
+			paid ? [el("dt", {}, "Cache"), el("dd", {},
+				`the next call read ${count(paid.tokens)} tokens again: ${dollars(paid.cost)}`)] : null,
+			el("dt", {}, "State"),
+			el("dd", {}, one.live ? "in effect" : "undone")),
+		el("h3", {}, "What became of the messages"),
+		changes.size
+			? el("table", { class: "bars-of" }, el("tbody", {}, [...changes].sort((x, y) => y[1].count - x[1].count).map(
+					([name, each]) => el("tr", {}, el("th", { scope: "row" }, `${count(each.count)} ${name}`),
+						el("td", {}, el("i", { class: STATES[each.to], style: { width: `${(100 * each.count) / most}%` } }))))))
+			: el("p", { class: "quiet" }, "No message changed its state."),
+		el("h3", {}, `No longer read (${count(gone.length)}), largest first`),
+		goneList(screen, gone, LISTED),
+	);
+}
+
+/** The first call after a place. @param {Session} session @param {number} seq */
+function nextCall(session, seq) {
+	return session.calls.find((call) => call.seq > seq);
+}
+
+/** @param {SessionScreen} screen @param {number} at @param {string} name */
+function step(screen, at, name) {
+	const one = screen.session.compactions[at];
+	return el("button", { disabled: !one, onclick: () => one && screen.open(one.id) }, name);
+}
+
+/** @param {SessionScreen} screen @param {number[]} gone @param {number} most @returns {HTMLElement} */
+function goneList(screen, gone, most) {
+	const { session, texts } = screen;
+	if (!gone.length) {
+		const words = "Nothing: every message is still there, whole or in words of its own.";
+		return el("p", { class: "quiet" }, words);
+	}
+	const list = el("ol", { class: "gone" }, gone.slice(0, most).map((each) => {
+		const line = el("span", { class: "quiet" }, texts.line(each) ?? "");
+		if (texts.line(each) === null) later(() => texts.line(each), (said) => (line.textContent = said));
+		return el("li", {}, el("button", { class: "plain", onclick: () => screen.pick(each) },
+			`#${session.seqs[each]} ${session.roleOf(each)}, ${count(session.tokens[each])} tok`), " ", line);
+	}));
+	const node = el("div", {}, list);
+	if (gone.length > most) {
+		const more = el("button", { class: "plain", onclick: () => {
+			node.replaceWith(goneList(screen, gone, gone.length));
+		} }, `Show all ${count(gone.length)}`);
+		node.append(more);
+	}
+	return node;
+}
+
+/** Shows a text once it has come. @param {() => string | null} known @param {(text: string) => void} show @param {number} [tries] */
+function later(known, show, tries = 20) {
+	setTimeout(() => {
+		const text = known();
+		if (text !== null) show(text);
+		else if (tries > 0) later(known, show, tries - 1);
+	}, 150);
+}
+

@@ -1,0 +1,177 @@
+/**
+ * Elements and written values. Content becomes text nodes only: nothing here parses HTML.
+ */
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/**
+ * An element with properties, attributes and children. `class`, `title` and other attributes are
+ * set as they are; a function is a listener (`onclick`); `style` is an object of CSS properties.
+ * @param {string} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...(Child | Child[])} children
+ * @returns {any}
+ */
+export function el(tag, properties = {}, ...children) {
+	return filled(document.createElement(tag), properties, children);
+}
+
+/**
+ * An element of a drawing.
+ * @param {string} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...(Child | Child[])} children
+ * @returns {any}
+ */
+export function draw(tag, properties = {}, ...children) {
+	const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+	return filled(node, properties, children);
+}
+
+/**
+ * @param {Element} node
+ * @param {Record<string, any>} properties
+ * @param {(Child | Child[])[]} children
+ */
+function filled(node, properties, children) {
+	for (const [name, value] of Object.entries(properties)) {
+		if (value === null || value === undefined || value === false) continue;
+		if (typeof value === "function") {
+			node.addEventListener(name.slice(2), value);
+		} else if (name === "style") {
+			for (const [key, one] of Object.entries(value)) {
+				node.style.setProperty(key, String(one));
+			}
+		} else {
+			node.setAttribute(name, value === true ? "" : String(value));
+		}
+	}
+	fill(node, ...children);
+	return node;
+}
+
+/**
+ * Appends children; strings become text nodes.
+ * @param {Element} node
+ * @param {...(Child | Child[])} children
+ */
+export function fill(node, ...children) {
+	for (const child of children.flat(Infinity)) {
+		if (child === null || child === undefined || child === false) continue;
+		node.append(child instanceof Node ? child : String(child));
+	}
+}
+
+/**
+ * Replaces the children of a node.
+ * @param {Element} node
+ * @param {...(Child | Child[])} children
+ */
+export function refill(node, ...children) {
+	node.replaceChildren();
+	fill(node, ...children);
+}
+
+/** @param {number} value `12,345` */
+export function count(value) {
+	return Math.round(value).toLocaleString("en-US");
+}
+
+/** @param {number} value @param {string} noun `1 message`, `12 messages` */
+export function number(value, noun) {
+	return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+/** @param {number} value `999`, `58 k`, `1.05 M` */
+export function short(value) {
+	if (value < 10_000) return count(value);
+	if (value < 999_500) return `${Math.round(value / 1_000)} k`;
+	return `${(value / 1_000_000).toFixed(2)} M`;
+}
+
+/** @param {number | null | undefined} value dollars, as exact as they are small */
+export function dollars(value) {
+	if (value === null || value === undefined) return "unknown";
+	if (value === 0) return "$0";
+	if (value < 0.001) return "< $0.001";
+	if (value < 1) return `$${value.toFixed(3)}`;
+	return `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+}
+
+/** @param {number} part @param {number} whole `97 %` */
+export function percent(part, whole) {
+	return whole > 0 ? `${Math.floor((100 * part) / whole)} %` : "–";
+}
+
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const YEAR = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
+const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+/** @param {number} ms `18 Nov`, with the year if it is another one */
+export function day(ms) {
+	const at = new Date(ms);
+	return (at.getFullYear() === new Date().getFullYear() ? DAY : YEAR).format(at);
+}
+
+/** @param {number} ms `07:29` */
+export function time(ms) {
+	return TIME.format(new Date(ms));
+}
+
+/**
+ * A table with a heading for each column; a heading that begins with `>` is for numbers.
+ * @param {string} caption
+ * @param {string[]} heads
+ * @param {(Child | Child[])[][]} rows
+ */
+export function table(caption, heads, rows) {
+	const isNumber = heads.map((head) => head.startsWith(">"));
+	const kind = (at) => (isNumber[at] ? "number" : null);
+	return el(
+		"div",
+		{ class: "scrolls", tabindex: 0, role: "region", "aria-label": caption },
+		el(
+			"table",
+			{},
+			el("caption", { class: "unseen" }, caption),
+			el(
+				"thead",
+				{},
+				el(
+					"tr",
+					{},
+					heads.map((head, at) =>
+						el("th", { scope: "col", class: kind(at) }, head.replace(/^>/, "")),
+					),
+				),
+			),
+			el(
+				"tbody",
+				{},
+				rows.map((row) =>
+					el(
+						"tr",
+						{},
+						row.map((cell, at) => el("td", { class: kind(at) }, cell)),
+					),
+				),
+			),
+		),
+	);
+}
+
+/**
+ * Copies text, and says so on the button for a moment.
+ * @param {string} text
+ * @param {HTMLElement} button
+ */
+export async function copy(text, button) {
+	const label = button.textContent ?? "";
+	try {
+		await navigator.clipboard.writeText(text);
+		button.textContent = "Copied";
+	} catch {
+		button.textContent = text;
+	}
+	setTimeout(() => (button.textContent = label), 1_500);
+}

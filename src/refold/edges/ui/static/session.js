@@ -1,0 +1,477 @@
+/**
+ * A session: its chart, everything the agent saw beside the page that the model read at one turn,
+ * and what is chosen: a message, or a compaction with the page before and after it.
+ */
+
+import { Chart } from "./chart.js";
+import { compactionPanel, compactionStates } from "./compaction.js";
+import { count, day, dollars, el, percent, refill, time } from "./dom.js";
+import { messagePanel } from "./inspector.js";
+import { List } from "./list.js";
+import { MARK_PX, MESSAGE_PX, STANDIN_PX, TALL_PX, THIN_PX, Texts, compactionRow, messageRow,
+	standinRow } from "./pieces.js";
+import { ask, follow, place } from "./server.js";
+import { Cursor, ERASED, HIDDEN, QUOTED, REWOUND, STATES, SHORTENED, Session, WHOLE, isOnPage } from "./states.js";
+
+const SHOWN = [WHOLE, SHORTENED, QUOTED, HIDDEN, REWOUND, ERASED];
+const BOUNDARY_SHARE = 0.45;
+
+/** @typedef {import("./app.js").App} App */
+/** @typedef {import("./app.js").Route} Route */
+/** @typedef {import("./list.js").Row} Row */
+
+export class SessionScreen {
+	/** @param {App} app @param {string} id @param {Session} session */
+	constructor(app, id, session) {
+		this.app = app;
+		this.id = id;
+		this.session = session;
+		this.cursor = new Cursor(session, session.head);
+		this.isLatest = true;
+		this.chosen = -1;
+		this.compaction = "";
+		this.filter = 0;
+		this.side = "page";
+		/** @type {Set<number>} */ this.tall = new Set();
+		/** @type {Map<string, number>} */ this.quoteTops = new Map();
+		this.unseen = 0;
+		this.texts = new Texts(id, () => this.arrived());
+		this.chart = new Chart(session, {
+			go: (at) => this.go(at),
+			pick: (number) => this.pick(number),
+			compaction: (one) => this.open(one),
+		});
+		this.facts = el("p", { class: "facts", role: "status" });
+		this.chips = el("div", { class: "chips", role: "group", "aria-label": "Show only messages that are" });
+		this.leftTitle = el("h2");
+		this.rightTitle = el("h2");
+		this.left = new List("Everything the agent saw", (row) => this.drawRow(row, "left"));
+		this.right = new List("What the model read", (row) => this.drawRow(row, "right"));
+		this.panel = el("aside", { class: "panel", hidden: true, "aria-label": "Details" });
+		this.tabs = el("div", { class: "tabs", role: "group", "aria-label": "Pane" });
+		this.panes = el(
+			"div",
+			{ class: "panes" },
+			el("section", { class: "pane left" }, this.leftTitle, this.left.node),
+			el("section", { class: "pane right" }, this.rightTitle, this.right.node),
+			this.panel,
+		);
+		this.node = el("div", { class: "session" }, this.chart.node,
+			el("div", { class: "status" }, this.facts, this.chips), this.tabs, this.panes);
+		this.end = follow((heads) => this.follow(heads));
+	}
+
+	/** @param {App} app @param {string} id */
+	static async opened(app, id) {
+		return new SessionScreen(app, id, new Session(await ask(place(id))));
+	}
+
+	leave() {
+		this.end();
+	}
+
+	get heading() {
+		const { about } = this.session;
+		const words = [about.project, about.model].filter(Boolean).join(" · ");
+		return { title: about.title, words, cost: about.cost };
+	}
+
+	// --- what the address says ---
+
+	/** @param {Route} route */
+	update(route) {
+		const { at, m, c, side, only } = route.query;
+		const before = this.cursor.at;
+		this.filter = Math.max(0, STATES.indexOf(only ?? ""));
+		this.side = side === "all" ? "all" : "page";
+		const isNew = this.compaction !== (c ?? "");
+		this.compaction = c ?? "";
+		this.chosen = m ? this.session.numberOf(Number(m)) : -1;
+		const one = this.session.compactions.find((each) => each.id === c);
+		const wanted = one && isNew ? one.last : at ? Number(at) : this.session.head;
+		this.isLatest = !at && !one;
+		this.cursor.moveTo(Math.min(wanted, this.session.head));
+		this.show(before !== this.cursor.at || isNew || !this.left.rows.length);
+	}
+
+	/** The address of what is shown. @param {Record<string, string | number | null>} changes @param {boolean} [keeps] no new entry */
+	address(changes, keeps = false) {
+		const at = this.isLatest ? null : this.cursor.at;
+		const m = this.chosen >= 0 ? this.session.seqs[this.chosen] : null;
+		const only = this.filter ? STATES[this.filter] : null;
+		const side = this.side === "all" ? "all" : null;
+		const query = { at, m, c: this.compaction || null, side, only, ...changes };
+		this.app.go(`/s/${this.id}`, query, keeps);
+	}
+
+	/** Goes to a place, by its nearest turn. @param {number} at */
+	go(at) {
+		this.goToStop(this.session.stopAt(at));
+	}
+
+	goToStop(stop) {
+		const { session } = this;
+		const kept = Math.max(0, Math.min(session.stops - 1, stop));
+		this.isLatest = kept === session.turns.length;
+		this.compaction = "";
+		this.cursor.moveTo(session.placeOf(kept));
+		this.address({}, true);
+		this.show(true);
+	}
+
+	/** Chooses a message. @param {number} number */
+	pick(number) {
+		const { session } = this;
+		if (number < 0 || number >= session.seqs.length) return;
+		const seq = session.seqs[number];
+		if (seq > this.cursor.at) {
+			this.cursor.moveTo(session.placeOf(session.stopAt(seq) + 1));
+			this.isLatest = this.cursor.at >= session.head;
+		}
+		this.chosen = number;
+		this.compaction = "";
+		this.address({ c: null });
+		this.show(false);
+		this.left.reveal(`m${number}`);
+		const cover = this.cursor.cover(seq);
+		if (isOnPage(this.cursor.state(number))) this.right.reveal(`m${number}`);
+		else if (cover >= 0) this.revealQuote(cover, seq);
+	}
+
+	/** Scrolls a stand-in to the words of a message. @param {number} standin @param {number} seq */
+	revealQuote(standin, seq) {
+		this.right.reveal(`s${standin}`);
+		const quote = this.right.drawn.get(`s${standin}`)?.querySelector(".quote");
+		const link = quote?.querySelector(`[data-seq="${seq}"]`);
+		if (quote instanceof HTMLElement && link instanceof HTMLElement) {
+			quote.scrollTop = link.offsetTop - quote.offsetTop - 40;
+		}
+	}
+
+	/** Shows a compaction. @param {string} id */
+	open(id) {
+		this.chosen = -1;
+		this.compaction = id;
+		this.address({ c: id, m: null, at: null });
+		const one = this.session.compactions.find((each) => each.id === id);
+		if (one) this.cursor.moveTo(one.last);
+		this.isLatest = false;
+		this.show(true);
+	}
+
+	closePanel() {
+		this.chosen = -1;
+		this.compaction = "";
+		this.address({ m: null, c: null });
+		this.show(false);
+	}
+
+	// --- drawing ---
+
+	/** Draws everything that depends on the place. @param {boolean} moves whether to go to the boundary */
+	show(moves) {
+		const { session, cursor } = this;
+		this.chart.show(cursor, this.compaction);
+		this.drawFacts();
+		const one = session.compactions.find((each) => each.id === this.compaction);
+		this.panes.classList.toggle("compared", Boolean(one));
+		this.compared = one ? compactionStates(session, one) : null;
+		if (one && this.compared) {
+			const { before, after } = this.compared;
+			refill(this.leftTitle, "Page before ", el("small", {}, this.sizeWords(before.page(), one.before)));
+			refill(this.rightTitle, "Page after ", el("small", {}, this.sizeWords(after.page(), one.after)));
+			this.left.show(this.pageRows(before));
+			this.right.show(this.pageRows(after));
+		} else {
+			const said = session.said(cursor.at);
+			refill(this.leftTitle, "Everything the agent saw ",
+				el("small", {}, `${count(said)} messages, ${count(session.tokensBetween(1, cursor.at))} tokens`));
+			const page = cursor.page();
+			refill(this.rightTitle, `What the model ${this.isLatest ? "will read next" : "read at this turn"} `,
+				el("small", {}, this.sizeWords(page, session.sizeOf(cursor.at))));
+			this.left.show(this.allRows());
+			this.right.show(this.pageRows(cursor));
+		}
+		this.drawTabs();
+		this.drawPanel(one);
+		if (moves) this.goToBoundary();
+	}
+
+	/** @param {import("./states.js").Piece[]} page @param {number} tokens */
+	sizeWords(page, tokens) {
+		return `${count(page.length)} pieces, ${count(tokens)} tokens`;
+	}
+
+	drawFacts() {
+		const { session, cursor } = this;
+		const stop = session.stopAt(cursor.at);
+		const turn = session.turns[stop];
+		const call = this.isLatest ? null : turn?.call;
+		const number = session.said(cursor.at) - 1;
+		const at = number >= 0 ? session.times[number] * 1_000 : 0;
+		refill(
+			this.facts,
+			el("b", {}, this.isLatest ? "Now" : `Turn ${count(stop + 1)} of ${count(session.turns.length)}`),
+			el("span", {}, `#${cursor.at}${at ? ` · ${day(at)} ${time(at)}` : ""}`),
+			el("span", {}, `${count(session.sizeOf(cursor.at))} of ${count(session.about.window)} tokens`),
+			call && el("span", {}, `${dollars(call.cost)} · ${percent(call.read, call.input)} from the cache`),
+			this.unseen > 0 && el("button", { class: "chip new", onclick: () => this.goToStop(Infinity) },
+				`${count(this.unseen)} new`),
+		);
+		const counts = cursor.counts();
+		refill(
+			this.chips,
+			SHOWN.filter((state) => counts[state] || state < REWOUND).map((state, at) =>
+				el(
+					"button",
+					{
+						class: `chip ${STATES[state]}`,
+						"aria-pressed": String(this.filter === state),
+						title: `Show only these (${at + 1})`,
+						onclick: () => this.only(state),
+					},
+					el("i"),
+					`${count(counts[state])} ${STATES[state]}`,
+				),
+			),
+		);
+	}
+
+	only(state) {
+		this.filter = this.filter === state ? 0 : state;
+		this.side = "all";
+		this.address({}, true);
+		this.show(false);
+	}
+
+	drawTabs() {
+		const names = this.compared ? ["Before", "After"] : ["Everything", "What the model read"];
+		refill(
+			this.tabs,
+			["all", "page"].map((side, at) =>
+				el(
+					"button",
+					{
+						"aria-pressed": String(this.side === side),
+						onclick: () => {
+							this.side = side;
+							this.address({}, true);
+							this.drawTabs();
+						},
+					},
+					names[at],
+				),
+			),
+		);
+		this.panes.dataset.side = this.side;
+	}
+
+	/** Every message up to the place, with the compactions between them. @returns {Row[]} */
+	allRows() {
+		const { session, cursor } = this;
+		const said = session.said(cursor.at);
+		/** @type {Row[]} */
+		const rows = [];
+		let next = 0;
+		for (let number = 0; number <= said; number++) {
+			const seq = number < said ? session.seqs[number] : cursor.at + 1;
+			while (!this.filter && session.compactions[next]?.first < seq) {
+				rows.push({ key: `c${next}`, height: MARK_PX, value: next });
+				next++;
+			}
+			if (number === said || (this.filter && cursor.state(number) !== this.filter)) continue;
+			const height = session.thin.has(number) ? THIN_PX : MESSAGE_PX;
+			rows.push({ key: `m${number}`, height, value: number });
+		}
+		return rows;
+	}
+
+	/** The page at a place. @param {Cursor} cursor @returns {Row[]} */
+	pageRows(cursor) {
+		const { session } = this;
+		const { system_tokens: system, tools_tokens: tools } = session.about;
+		const rows = cursor.page().map((piece) =>
+			piece.standin >= 0
+				? { key: `s${piece.standin}`, height: this.tall.has(piece.standin) ? TALL_PX : STANDIN_PX, value: piece.standin }
+				: {
+						key: `m${piece.message}`,
+						height: session.thin.has(piece.message) ? THIN_PX : MESSAGE_PX,
+						value: piece.message,
+					},
+		);
+		return system + tools > 0 ? [{ key: "system", height: THIN_PX, value: -1 }, ...rows] : rows;
+	}
+
+	/** @param {Row} row @param {"left" | "right"} side */
+	drawRow(row, side) {
+		const { session } = this;
+		const pick = (number) => this.pick(number);
+		if (row.key[0] === "c") {
+			const one = session.compactions[row.value];
+			return compactionRow(one, row.value, (id) => this.open(id));
+		}
+		if (row.key === "system") {
+			const { system_tokens: system, tools_tokens: tools } = session.about;
+			return el("article", { class: "row thin fixed", tabindex: -1 },
+				el("header", {}, el("b", {}, "system prompt and tools"),
+					el("span", { class: "quiet" }, `${count(system)} and ${count(tools)} tok`),
+					el("a", { class: "state", href: `#/s/${this.id}/window` }, "window")));
+		}
+		const compared = this.compared;
+		const cursor = !compared ? this.cursor : side === "left" ? compared.before : compared.after;
+		if (row.key[0] === "s") {
+			const isKept = compared && compared.before.isOpen(row.value) && compared.after.isOpen(row.value);
+			const note = !compared || isKept ? "" : side === "left" ? "leaves" : "new";
+			const node = standinRow(session, this.texts, row.value, {
+				isTall: this.tall.has(row.value),
+				chosen: this.chosen >= 0 ? session.seqs[this.chosen] : 0,
+				note,
+				grow: () => this.grow(row.value),
+				pick,
+			});
+			this.keepScrolled(node.querySelector(".quote"), `${side}${row.key}`);
+			return node;
+		}
+		const state = cursor.state(row.value);
+		let note;
+		if (compared) {
+			const other = side === "left" ? compared.after : compared.before;
+			note = isOnPage(other.state(row.value)) ? undefined : side === "left" ? "leaves" : "new";
+		}
+		return messageRow(session, this.texts, row.value, state, {
+			isChosen: row.value === this.chosen, note, pick,
+		});
+	}
+
+	grow(standin) {
+		if (!this.tall.delete(standin)) this.tall.add(standin);
+		const { before, after } = this.compared ?? {};
+		if (before) this.left.show(this.pageRows(before));
+		this.right.show(this.pageRows(after ?? this.cursor));
+	}
+
+	/** A quote stays where it was scrolled to when its row is drawn again. */
+	keepScrolled(quote, key) {
+		requestAnimationFrame(() => {
+			quote.scrollTop = this.quoteTops.get(key) ?? 0;
+			quote.addEventListener("scroll", () => {
+				if (quote.textContent.length > 1) this.quoteTops.set(key, quote.scrollTop);
+			});
+		});
+	}
+
+	/** Goes to where the folded part of the page ends: the last stand-in, or the newest message. */
+	goToBoundary() {
+		for (const list of this.compared ? [this.left, this.right] : [this.right]) {
+			const at = list.rows.findLastIndex((row) => row.key[0] === "s");
+			const row = list.rows[at + 1] ?? list.rows.at(-1);
+			if (!row) continue;
+			list.scrollTo(row.key, at < 0 ? 1 : 0.62);
+			if (at >= 0) {
+				const side = list === this.left ? "left" : "right";
+				this.quoteTops.set(`${side}${list.rows[at].key}`, 1_000_000);
+				const quote = list.drawn.get(list.rows[at].key)?.querySelector(".quote");
+				if (quote) quote.scrollTop = quote.scrollHeight;
+			}
+			if (this.compared) continue;
+			this.left.scrollTo(at < 0 ? /** @type {Row} */ (this.left.rows.at(-1) ?? row).key : row.key, at < 0 ? 1 : BOUNDARY_SHARE);
+		}
+	}
+
+	/** @param {import("./states.js").Compaction | undefined} one */
+	drawPanel(one) {
+		const isShown = Boolean(one) || this.chosen >= 0;
+		this.panel.hidden = !isShown;
+		const key = one ? one.id : `${this.chosen}@${this.cursor.at}`;
+		if (!isShown || this.panel.dataset.key === key) {
+			if (!isShown) delete this.panel.dataset.key;
+			return;
+		}
+		this.panel.dataset.key = key;
+		if (one) compactionPanel(this.panel, this, one);
+		else messagePanel(this.panel, this, this.chosen);
+		this.panel.scrollTop = 0;
+	}
+
+	/** Texts that were asked for are there. */
+	arrived() {
+		this.left.redraw();
+		this.right.redraw();
+	}
+
+	// --- live ---
+
+	/** @param {Record<string, number> | null} heads */
+	async follow(heads) {
+		this.app.showLive(heads !== null);
+		const head = heads?.[this.id];
+		if (head === undefined || head === this.session.head || this.isAsking) return;
+		this.isAsking = true;
+		try {
+			const known = this.session.seqs.length;
+			const columns = await ask(place(this.id), head > this.session.head ? { after: this.session.head } : {});
+			if (columns.after) this.session.extend(columns);
+			else this.app.reload();
+			this.texts.forget(known);
+			if (this.isLatest) {
+				const isAtEnd = this.left.node.scrollTop + this.left.node.clientHeight > this.left.node.scrollHeight - 90;
+				this.cursor.moveTo(this.session.head);
+				this.show(isAtEnd);
+			} else {
+				this.unseen += this.session.seqs.length - known;
+				this.drawFacts();
+			}
+			this.chart.drawAll();
+		} finally {
+			this.isAsking = false;
+		}
+	}
+
+	// --- keys ---
+
+	/** @param {KeyboardEvent} event @returns {boolean} whether the key was one of this screen's */
+	key(event) {
+		const { session } = this;
+		const stop = this.isLatest ? session.turns.length : session.stopAt(this.cursor.at);
+		const step = event.shiftKey ? 10 : 1;
+		const moves = {
+			ArrowLeft: () => this.goToStop(stop - step),
+			ArrowRight: () => this.goToStop(stop + step),
+			Home: () => this.goToStop(0),
+			End: () => this.goToStop(session.turns.length),
+			"[": () => this.nextCompaction(-1),
+			"]": () => this.nextCompaction(1),
+			j: () => this.pickNext(1, () => true),
+			k: () => this.pickNext(-1, () => true),
+			u: () => this.pickNext(1, (number) => session.requests.has(session.seqs[number])),
+			e: () => this.pickNext(1, (number) => session.failed.has(number)),
+			b: () => this.goToBoundary(),
+			Escape: () => this.closePanel(),
+		};
+		const move = moves[event.key];
+		const state = SHOWN[Number(event.key) - 1];
+		if (move) move();
+		else if (state) this.only(state);
+		else return false;
+		return true;
+	}
+
+	/** Chooses the next message of a kind, around the end. @param {number} step @param {(number: number) => boolean} fits */
+	pickNext(step, fits) {
+		const said = this.session.said(this.cursor.at);
+		const start = this.chosen >= 0 ? this.chosen : step > 0 ? -1 : said;
+		for (let at = start + step, tries = 0; tries < said; at += step, tries++) {
+			const number = ((at % said) + said) % said;
+			if (fits(number)) return this.pick(number);
+		}
+	}
+
+	nextCompaction(step) {
+		const { compactions } = this.session;
+		const now = compactions.findIndex((one) => one.id === this.compaction);
+		const later = compactions.filter((one) => one.first <= this.cursor.at).length;
+		const next = now >= 0 ? now + step : step > 0 ? later : later - 1;
+		const one = compactions[Math.max(0, Math.min(compactions.length - 1, next))];
+		if (one) this.open(one.id);
+	}
+}

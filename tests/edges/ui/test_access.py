@@ -1,0 +1,187 @@
+"""Who may call the web view: each rule by raw bytes on a socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+import pytest
+
+from refold.edges.local_access import Unauthorized
+from refold.edges.ui.access import TRIES_MAX, Access
+from tests.edges.ui.conftest import Running, write_session
+
+DATA = "/api/s/talk"
+
+
+def headers_of(running: Running, **changed: str | None) -> list[str]:
+    """Headers of an admitted call, some of them changed or left out."""
+    own: dict[str, str | None] = {
+        "Host": running.host,
+        "Cookie": running.cookie,
+        "Sec-Fetch-Site": "same-origin",
+        **{name.replace("_", "-"): value for name, value in changed.items()},
+    }
+    return [f"{name}: {value}" for name, value in own.items() if value is not None]
+
+
+def test_an_admitted_call_is_answered_and_nothing_may_keep_or_frame_it(running: Running) -> None:
+    status, headers, body = running.call(DATA, *headers_of(running), host=False)
+    assert status == 200 and json.loads(body)["id"] == "talk"
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy and "trusted-types 'none'" in policy
+    assert headers["cache-control"] == "no-store" and headers["referrer-policy"] == "no-referrer"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert not any(name.startswith("access-control") for name in headers)
+
+
+@pytest.mark.parametrize("target", ["/", "/static/app.js", DATA, "/api/overview", "/api/live"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "localhost",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "evil.example",
+        "127.0.0.1.evil.example:{port}",
+        "evil.example:{port}",
+        "[::1]:{port}",
+        "0.0.0.0:{port}",
+        "127.0.0.1:{port}@evil.example",
+        "user@127.0.0.1:{port}",
+    ],
+)
+def test_another_host_is_refused_on_every_path(
+    running: Running, target: str, host: str | None
+) -> None:
+    given = None if host is None else host.format(port=running.port)
+    status, _, _ = running.call(target, *headers_of(running, Host=given), host=False)
+    assert status in (400, 403)
+
+
+def test_two_hosts_or_an_absolute_address_are_refused(running: Running) -> None:
+    given = headers_of(running)
+    assert running.call(DATA, *given, f"Host: {running.host}", host=False)[0] in (400, 403)
+    assert running.call(DATA, *given, "Host: evil.example", host=False)[0] in (400, 403)
+    assert running.call(f"http://{running.host}{DATA}", *given, host=False)[0] == 400
+    assert running.call("http://evil.example/", *given, host=False)[0] == 400
+
+
+@pytest.mark.parametrize("cookie", [None, "", "refold-{port}=", "refold-{port}=x", "other={value}"])
+def test_without_the_cookie_nothing_is_known(running: Running, cookie: str | None) -> None:
+    """And a session that exists is answered like one that does not."""
+    value = running.cookie.partition("=")[2]
+    text = None if cookie is None else cookie.format(port=running.port, value=value)
+    answers = [
+        running.call(target, *headers_of(running, Cookie=text), host=False)
+        for target in (DATA, "/api/s/none", "/api/nothing", "/api/overview")
+    ]
+    assert {status for status, _, _ in answers} == {401}
+    assert len({body for _, _, body in answers}) == 1
+    assert running.call("/", *headers_of(running, Cookie=text), host=False)[0] == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "none", "Cross-Site", "x"])
+def test_a_call_from_another_site_is_refused(running: Running, site: str) -> None:
+    status, _, _ = running.call(DATA, *headers_of(running, Sec_Fetch_Site=site), host=False)
+    assert status == 403
+    status, _, _ = running.call("/", *headers_of(running, Sec_Fetch_Site=site), host=False)
+    assert status == (200 if site == "none" else 403)  # a person may type the address
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1", None]
+)
+def test_only_the_page_may_write(running: Running, origin: str | None) -> None:
+    given = ["Content-Type: application/json"]
+    if origin is not None:
+        given.append(f"Origin: {origin.format(port=running.port)}")
+    assert running.enter("x", *given)[0] == 403
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_a_form_cannot_write(running: Running, kind: str | None) -> None:
+    given = [f"Origin: http://{running.host}", *([f"Content-Type: {kind}"] if kind else [])]
+    assert running.enter("x", *given)[0] == 400
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "HEAD"])
+def test_other_methods_do_not_exist(running: Running, method: str) -> None:
+    assert running.call(DATA, *headers_of(running), method=method, host=False)[0] == 405
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/static/../app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/%2e%2e/gate.py",
+        "/static/app.py",
+        "/static/",
+        "/api/s/..%2f..",
+        "/api/s/none",
+        "/api/s/talk/message/1e3",
+        "/api/s/talk/message/999999",
+        "//evil.example/",
+    ],
+)
+def test_what_is_not_there_is_not_found(running: Running, target: str) -> None:
+    assert running.call(target, *headers_of(running), host=False)[0] == 404
+
+
+def test_a_large_body_is_refused(running: Running) -> None:
+    status, _, _ = running.enter("x" * 70_000)
+    assert status == 400
+
+
+def test_it_listens_on_this_machine_alone(running: Running) -> None:
+    address = socket.gethostbyname(socket.gethostname())
+    if address.startswith("127."):
+        pytest.skip("this machine has no other address")
+    with pytest.raises(OSError):
+        socket.create_connection((address, running.port), timeout=2.0).close()
+
+
+def test_the_address_works_once(running: Running) -> None:
+    assert running.enter(running.key)[0] == 401
+
+
+def test_a_browser_with_the_key_gets_a_cookie_that_no_script_and_no_other_site_has() -> None:
+    access = Access(8_080)
+    address = access.address()
+    cookie = access.enter(address.split("#key=")[1])
+    assert cookie.startswith("refold-8080=")
+    assert cookie.endswith("; HttpOnly; SameSite=Strict; Path=/")
+    assert address.startswith("http://127.0.0.1:8080/#")
+
+
+@pytest.mark.parametrize("key", ["", None, 5, "x", "\ud800"])
+def test_a_wrong_key_uses_up_a_try(key: object) -> None:
+    access = Access(8_080)
+    with pytest.raises(Unauthorized):
+        access.enter(key)  # before there is one
+    right = access.new_key()
+    for _ in range(TRIES_MAX):
+        with pytest.raises(Unauthorized):
+            access.enter(key)
+    with pytest.raises(Unauthorized):
+        access.enter(right)
+    access.enter(access.new_key())  # a further address begins again
+
+
+def test_changes_are_streamed_while_somebody_looks(running: Running) -> None:
+    lines = "\r\n".join(["GET /api/live HTTP/1.1", *headers_of(running)])
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20.0) as connection:
+        connection.sendall(f"{lines}\r\n\r\n".encode())
+        seen = b""
+        while b'"talk"' not in seen:
+            seen += connection.recv(4_096)
+        write_session(running.store, "later", turns=1)
+        started = time.monotonic()
+        while b'"later"' not in seen and time.monotonic() - started < 20.0:
+            seen += connection.recv(4_096)
+    assert b"text/event-stream" in seen and b'"later"' in seen
