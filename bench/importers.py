@@ -23,9 +23,10 @@ from statistics import median
 import msgspec
 
 from bench import import_floor, import_memory
+from bench.replay import BUDGET_MIN
+from bench.sessions import tokens_of_all
 from bench.tables import Table
 from refold.config import Config
-from refold.edges.commands.replay import window_of
 from refold.edges.importers.importer import import_file
 from refold.edges.importers.lines import Lines
 from refold.edges.importers.recognition import recognised
@@ -162,7 +163,7 @@ def _shares(paths: list[Path]) -> dict[str, float]:
 
 
 def replay_table(paths: list[Path]) -> Table:
-    """Every session through all policies, at the window that `refold replay` chooses."""
+    """Every session through all policies, in a window that it fills three times."""
     table = Table("Replaying, all policies", ["what", "sessions", "value", "goal", "met"])
     unread = faults = 0
     long: list[float] = []
@@ -173,7 +174,8 @@ def replay_table(paths: list[Path]) -> Table:
         context = Context(store, report.sessions[0].conversation)
         messages, model = messages_of(context), context.view.model
         began = time.process_time()
-        played = replay(messages, window_of(messages, model, None)[0], model)
+        window = max(BUDGET_MIN, tokens_of_all(messages) // 3)
+        played = replay(messages, window, model)
         spent = time.process_time() - began
         faults += sum(played.outcome(OURS).faults.values())
         long += [spent] if played.tokens > LONG_TOKENS else []

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.strategies.gist.choice import Choice, Kept, choose_lines
-from refold.strategies.gist.passages import Passage, Shown, passage
+from refold.strategies.gist.passages import FILE, Passage, Shown, passage
 
 
 def choice(
@@ -153,3 +153,29 @@ def test_rules_come_before_small_talk_whatever_their_age() -> None:
     rule = "Never assume that the server runs in UTC."
     kept = typed_choice(requests("Hello there.", *chat[:3], rule, *chat[3:]), room=40)
     assert next(iter(kept)) == (5, 0)
+
+
+@given(
+    words=st.lists(
+        st.text("abcdefghij", min_size=5, max_size=8), min_size=4, max_size=9, unique=True
+    ),
+    between=st.integers(1, 400),
+)
+def test_a_line_is_kept_by_its_origin_and_the_newer_one_first(
+    words: list[str], between: int
+) -> None:
+    """Lines without any name: of a file that was read, and of other output."""
+    lines = [" ".join([*words, word]) for word in ("first", "later")]
+    older, newer = (
+        Passage(seq, "tool", [line], [()], origins=FILE)
+        for seq, line in zip((1, 1 + between), lines)
+    )
+    other = Passage(2 + between, "tool", [" ".join([*words, "other"])], [()])
+    room = 0.25 * (len(lines[1]) + 12)
+
+    def kept(span: list[Passage], floor: float) -> list[int]:
+        chosen = choose_lines(span, {}, Shown(), room=room, floor=floor, per_char=0.25)
+        return [seq for seq, _ in chosen]
+
+    assert kept([older, newer, other], 1e-9) == [newer.seq]
+    assert kept([other], 1e-9) == []

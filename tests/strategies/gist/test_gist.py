@@ -436,19 +436,3 @@ def test_folding_is_lawful_and_the_same_every_time(log: list[Event], target: int
     ]
     assert set(broken(one.state.view())) <= set(broken(before.view()))
     assert one.state.tokens <= before.tokens
-
-
-@settings(max_examples=20)
-@given(words=WORDS, age=st.integers(0, 2))
-def test_a_line_of_a_file_that_was_read_lately_comes_before_one_of_other_output(
-    words: list[str], age: int
-) -> None:
-    line = f"turn the {' '.join(words)} wheel"
-    read = used("r0", line, tool="read", path="src/wheel.py")
-    other = used("r0", line, tool="fetch", path="src/wheel.py")
-    log = [log_of([*session(2), *parts, *work(4 + age, first=20)]) for parts in (read, other)]
-    kept = [
-        [text for slot in gists(fold_page(one, 1_200)) for _, text in kept_lines(slot)]
-        for one in log
-    ]
-    assert line in kept[0] and line not in kept[1]
