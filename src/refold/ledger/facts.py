@@ -16,6 +16,7 @@ from msgspec import Struct
 from refold.core.model import Fact, FactKind
 from refold.display import cut
 
+RANK_RULE = 0  # of a user's rules: nothing takes their room
 RANK_CHANGED = 2  # of changed files
 RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
 RANK_SPARE = 6  # up to this rank a fact may use spare room: decisions, failures
@@ -29,10 +30,12 @@ def of_kind(facts: Iterable[Fact], kind: FactKind) -> list[Fact]:
 def rank(fact: Fact) -> int:
     """The order of removal: 0 last, 9 first. Up to `RANK_KEPT` a fact never leaves the ledger."""
     match fact.kind, fact.state:
+        case "constraint", "user":
+            return RANK_RULE
         case "request", _:
-            return 0
+            return 1
         case "constraint", _:
-            return 1 if fact.state == "user" else 3
+            return 3
         case "todo", "open":
             return 1
         case "file", "created" | "modified" | "deleted":

@@ -38,6 +38,7 @@ from refold.ledger.facts import (
     ON_FILES,
     RANK_CHANGED,
     RANK_KEPT,
+    RANK_RULE,
     RANK_SPARE,
     UNCLEANED,
     Cutter,
@@ -272,12 +273,12 @@ def ledger_lines(
     characters."""
     newest = max((fact.seq for fact in of_kind(facts, "request")), default=0)
 
-    def by_need(fact: Fact) -> tuple[bool, int, int, str]:
-        """The newest request, then by need, newest first among equals."""
+    def by_need(fact: Fact) -> tuple[bool, bool, int, int, str]:
+        """A user's rules, the newest request, then by need, newest first among equals."""
         is_newest = fact.kind == "request" and fact.seq == newest
         is_in_work = fact.kind == "file" and fact.text in in_work
         need = RANK_CHANGED if is_in_work else rank(fact)
-        return not is_newest, need, -fact.seq, fact.text
+        return need != RANK_RULE, not is_newest, need, -fact.seq, fact.text
 
     texts = {id(fact): _line(fact, fact.seq == newest, characters_max) for fact in facts}
     order = sorted(facts, key=by_need)
@@ -316,7 +317,7 @@ class _Room:
 
     def take(self, facts: Sequence[Fact], first: Fact | None, share: float, room: int) -> None:
         """Shows the facts that fit; one heading may have its share, except for the very first
-        fact."""
+        fact and a user's rules."""
         for fact in facts:
             heading = next((group.heading for group in _GROUPS if group.holds(fact)), "")
             if not heading or id(fact) in self.shown:
@@ -325,7 +326,8 @@ class _Room:
             need = len(self.lines[id(fact)]) + 1
             if heading not in self.used:
                 need += len(heading) + 2
-            has_share = fact is first or used + need <= share
+            is_free = fact is first or rank(fact) == RANK_RULE
+            has_share = is_free or used + need <= share
             if has_share and self.total + need <= room - COUNT_ROOM:
                 self.used[heading] = used + need
                 self.total += need

@@ -23,7 +23,7 @@ from refold.core.model import Edit, Fact, Prose, Slot, Span, Summarize, View
 from refold.core.plan import Ask
 from refold.core.shortened import prose_text
 from refold.display import one_line
-from refold.ledger.facts import Cutter
+from refold.ledger.facts import RANK_RULE, Cutter, rank
 from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged, noted, tools_used
 from refold.ledger.sentences import own_text
 from refold.strategies.brief import UNFOLD, Brief, cap_tokens, carried, unfolder
@@ -37,6 +37,9 @@ DRAFT_SHARE = 0.9  # of the replaced messages: a draft must make the page shorte
 SMALL_SHARE = 0.8  # the same for a draft without the ledger
 # Of a draft: the limit of carried prose; the rest always belongs to the ledger.
 CARRIED_SHARE = 0.8
+# Of a draft: the limit of a user's rules, which come before carried prose, and the margin for
+# their size, which is an estimate.
+RULES_SHARE, RULES_MARGIN = 0.6, 1.5
 NEW_PROSE_TOKENS = 200  # reserved for a writer's new words beside carried prose
 # The ledger gets this much before room is reserved for a first prose: it covers a short span alone.
 LEDGER_TOKENS_MIN = 400
@@ -116,6 +119,10 @@ class _Ledger(Struct, frozen=True):
     per_char: float = 1.0
     free_tokens: int = 0  # the room under the target; 0 if a writer needs it
 
+    def rules(self) -> str:
+        """A user's rules as the ledger lists them."""
+        return "\n".join(ledger_lines([fact for fact in self.facts if rank(fact) == RANK_RULE]))
+
     def lines(self, tokens_max: float) -> list[str]:
         return ledger_lines(self.facts, int(tokens_max / self.per_char), self.in_work)
 
@@ -187,12 +194,13 @@ def _prose_and_text(
     cap, replaced, own = cap_tokens(brief.budget.window), tokens_of(run), count(heading)
     shorter = (DRAFT_SHARE if ledger.facts else SMALL_SHARE) * replaced
     most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)
-    prose = carried(run, int(CARRIED_SHARE * most), count)
+    rules = min(RULES_SHARE * most, RULES_MARGIN * count(ledger.rules()))
+    prose = carried(run, int(min(CARRIED_SHARE * most, most - rules)), count)
     prose_tokens = count(prose_text(prose)) if prose else 0
     beside = (prose_tokens if prose else FRAME_TOKENS) + NEW_PROSE_TOKENS
     room = min(LEDGER_SHARE * cap, cap - own - beside, SHARE_MAX * replaced - own - beside)
     if prose:
-        least = (1 - CARRIED_SHARE) * most
+        least = max(rules, (1 - CARRIED_SHARE) * most)
     else:
         least = min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
     alone = min(ledger.free_tokens, shorter) - own - prose_tokens

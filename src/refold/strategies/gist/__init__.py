@@ -193,6 +193,7 @@ def _summaries(
         typed_share=TYPED_SHARE,
         said_share=prose_share(left, material.chars * rate),
         told=unmarked_lines(ledger),
+        quoted=material.quoted,
     )
     # Room that the lines do not need is for requests, rules and changed files.
     spare_chars = int(left / rate) - chars_of(kept)

@@ -62,6 +62,7 @@ AGAIN_MESSAGES = dict.fromkeys((COMMAND, ARGUMENT, WRITTEN), 150) | dict.fromkey
 )
 TIMES_WORTH = (1.0, 4.0, 9.0)
 AGE_POWER = 1.5
+QUOTED = 2.0  # times the worth of a line that an earlier gist quoted
 AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
 # The worth of prose per unit of its words' rarity. A word in one of five lines or more tells
 # nothing. A line up to this length is kept whole, a longer one by its sentences. The worth grows
@@ -123,12 +124,14 @@ def choose_lines(
     typed_share: float = 0.0,
     said_share: float = 0.0,
     told: Set[str] = frozenset(),
+    quoted: Set[str] = frozenset(),
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum
     worth per token, and `per_char` the number of tokens per character. Typed text gets its share
     of the room before anything else; other lines are left out if the page has them (`told`). If
-    typed text has a share, the remaining room goes to the rest of it, then to the answers."""
-    choice = Choice(span, need, shown, floor, per_char, said_share)
+    typed text has a share, the remaining room goes to the rest of it, then to the answers. Lines
+    that an earlier gist `quoted` are worth more: what was chosen once is not lost lightly."""
+    choice = Choice(span, need, shown, floor, per_char, said_share, quoted)
     typed_room = room * typed_share
     rules_room = room * RULES_SHARE if typed_share else 0.0
     ruled = choice.keep_rules(rules_room)
@@ -157,12 +160,14 @@ class Choice:
         floor: float,
         per_char: float,
         prose_share: float = 0.0,
+        quoted: Set[str] = frozenset(),
     ) -> None:
         self.text = NumberedLines(span)
         self.coverage = Coverage(need, shown)
         self.floor, self.per_char = floor, per_char
         self.on_page = set(shown.lines)
         self.own = self._own_worths(prose_share)
+        self.factor = [QUOTED if line in quoted else 1.0 for line in self.text.lines]
         self.candidates: list[Candidate] = []
         self.of_line: dict[int, list[int]] = {}  # the candidates of a line
         self.kept: dict[int, Pieces] = {}
@@ -294,7 +299,7 @@ class Choice:
         worth its tokens."""
         all_lines, all_names = self.text.lines, self.text.names
         need, met = self.coverage.need, set(self.on_page)
-        least = self.floor / (1 + BESIDE) * self.per_char
+        least = self.floor / (1 + BESIDE) / QUOTED * self.per_char
         for at in reversed(range(len(all_lines))):
             names, own = all_names[at], self.own[at]
             if not (names or own) or (line := all_lines[at]) in met:
@@ -351,7 +356,8 @@ class Choice:
             worth = self.coverage.worth_at_most(candidate.names)
         else:
             worth = self.coverage.worth(candidate.names, bare) + self._pair_worth(candidate)
-        return (worth + self._own_worth(candidate)) / self.price(candidate)
+        worth += self._own_worth(candidate)
+        return worth * self.factor[candidate.at] / self.price(candidate)
 
     def _own_worth(self, candidate: Candidate) -> float:
         """The part of its line's own worth."""
@@ -432,7 +438,7 @@ class Choice:
                 density = 0.0
             return self._check_first(density, index, queue)
         # Not read yet: check its upper bound first, then its worth if it covered all names well.
-        price = self.price(candidate)
+        price = self.price(candidate) / self.factor[candidate.at]
         own = self._own_worth(candidate)
         at_most = own + self.coverage.worth_at_most(candidate.names)
         if not self._check_first(at_most / price, index, queue):

@@ -197,6 +197,13 @@ class Material:
         return _needs([*self.frozen, *self.slots], self.read, names)
 
     @property
+    def quoted(self) -> set[str]:
+        """The lines that the folded gists quoted."""
+        summaries = [slot.summary for slot in self.slots if slot.summary]
+        quotes = [quote for summary in summaries for quote in summary.quotes]
+        return {line for quote in quotes for line in quote.lines}
+
+    @property
     def chars(self) -> int:
         """The characters of the folded messages."""
         return chars_of(self.passages)
