@@ -70,7 +70,9 @@ AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
 PROSE_WORTH = {SAID: 0.003, TYPED: 0.02}
 PROSE_TIGHT = 3.0
 COMMON = 1.5  # log(1 + prose lines per line with the word)
+SAID_MIN = 60  # lines of prose: among fewer, every word would seem common
 PROSE_WORDS_MIN = 4
+ANSWERS_SHARE = 0.08  # of the room: the answers that ended a turn, before other lines
 RULES_SHARE = 0.85  # of the room: the most that rules may take
 WHOLE_CHARS, SENTENCE_CHARS, RULE_CHARS = 400, 100, 40
 
@@ -138,6 +140,8 @@ def choose_lines(
     room -= ruled + choice.keep_typed(max(0.0, typed_room - ruled))
     choice.on_page |= told
     choice.gather()
+    if typed_share:
+        room -= choice.keep_answers(room * ANSWERS_SHARE)
     if said_share:
         used = room * said_share
         used -= choice.take_best(choice.queue(PROSE_WORTH), used)
@@ -285,7 +289,7 @@ class Choice:
                 said[at] = {word.lower() for word in _PROSE_WORD.findall(line)}
         lines_with = Counter(chain.from_iterable(said.values()))
         rarity = {
-            word: max(0.0, log(1 + len(said) / count) - COMMON)
+            word: max(0.0, log(1 + max(len(said), SAID_MIN) / count) - COMMON)
             for word, count in lines_with.items()
         }
         for at, found in said.items():

@@ -24,6 +24,7 @@ from refold.core.model import Message, Role, Slot, Span, Thinking, ToolCall, Too
 from refold.core.shortened import text_of
 from refold.display import without_colors
 from refold.ledger.arguments import arguments_of, command_of, is_command_key, key_of, paths_of
+from refold.ledger.facts import CHANGES
 from refold.ledger.sentences import own_text
 from refold.ledger.shell import reading_of
 from refold.ledger.todos import stateless
@@ -45,6 +46,7 @@ READ_AT_ONCE = 200
 REMEMBERED_MAX = 1_000  # messages; the oldest are forgotten first
 CHARS_PER_TOKEN = 4
 SOURCE_CHARS_READ, PATH_PARTS = 2_000, 2
+ROUTINE_LINES = 2  # of the report of a change
 SAMPLE_SLOTS, SAMPLE_CHARS = 16, 1_000
 PER_CHAR_MIN = 0.05  # tokens
 
@@ -55,8 +57,8 @@ Pieces = list[tuple[int, int]]
 
 
 # The origin of a line, one letter each: prose of the agent, a command or another argument of one
-# line, a line of a longer command, of new text, of text that an edit replaced, of a file that the
-# agent read, of anything else.
+# line, a line of a longer command, of new text, of text that is never quoted (an edit replaced it,
+# a tool's name, the report of a change), of a file that the agent read, of anything else.
 SAID, TYPED, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, FILE, OTHER = "stcamprfo"
 
 
@@ -272,7 +274,7 @@ class Reader:
         for block in slot.message.blocks:
             if isinstance(block, ToolCall):
                 source = source_of(block, self.brief.redact)
-                self.sources[block.id] = source, FILE if reads_file(block) else OTHER
+                self.sources[block.id] = source, origin_of_result(block)
             elif isinstance(block, ToolResult):
                 source, origin = self.sources.get(block.call, ("", OTHER))
                 sources[source] = None
@@ -280,6 +282,8 @@ class Reader:
         read.source = ", ".join(filter(None, sources))[:SOURCE_CHARS_READ]
         if origins == {FILE}:
             read.origins = FILE * len(read.lines)
+        elif origins == {REPLACED} and len(read.lines) <= ROUTINE_LINES:
+            read.origins = REPLACED * len(read.lines)
         if is_request(slot):  # the user's own words, not lines that the agent added
             own = without_colors(own_text(slot.message)).splitlines()
             typed = {line.strip() for line in own}
@@ -299,16 +303,18 @@ def source_of(call: ToolCall, redact: Callable[[str], str]) -> str:
     return text[:SOURCE_CHARS_READ]
 
 
-def reads_file(call: ToolCall) -> bool:
-    """Whether the result of a call is the text of files."""
+def origin_of_result(call: ToolCall) -> str:
+    """The origin of the lines of a call's result: the text of files, the report of a change, which
+    tells nothing that the call does not, or other output."""
     arguments = arguments_of(call)
     command = command_of(arguments)
     has_path = bool(paths_of(arguments))
     kind = kind_of_tool(call.name, arguments, has_path=has_path, has_command=command is not None)
-    if kind != "run" or not command:
-        return kind == "read"
-    reading = reading_of(command)
-    return reading.plain and any(effect.kind == "read" for effect in reading.effects)
+    if kind == "run" and command:
+        reading = reading_of(command)
+        is_read = reading.plain and any(effect.kind == "read" for effect in reading.effects)
+        return FILE if is_read else OTHER
+    return FILE if kind == "read" else REPLACED if kind in CHANGES else OTHER
 
 
 def chars_of(passages: Iterable[Passage]) -> int:
@@ -342,7 +348,7 @@ def parts_of(message: Message) -> list[tuple[str, str]]:
     own = SAID if message.role == "assistant" else OTHER
     for block in message.blocks:
         if isinstance(block, ToolCall):
-            parts.append((OTHER, block.name))
+            parts.append((REPLACED, block.name))  # tells nothing alone
             values = _arguments(block)
             if not isinstance(values, dict):
                 parts.append((SCRIPT, str(block.arguments)))
