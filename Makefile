@@ -12,6 +12,7 @@ help:
 	@echo "make test-real  tests against real packages and servers, each in an environment of its own"
 	@echo "make soak       the long runs: kill tests, power cuts, large property tests"
 	@echo "make bench      print the benchmark tables and write bench/RESULTS.md"
+	@echo "make dist       build the wheel and the source archive into dist/"
 	@echo "make clean      remove the environments and caches"
 
 $(VENV)/.base: pyproject.toml requirements.txt
@@ -43,7 +44,11 @@ soak: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python -m bench
 
+dist: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build
+
 clean:
 	rm -rf $(VENV) .venv-real .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist src/*.egg-info
 
-.PHONY: help demo test test-real soak bench clean
+.PHONY: help demo test test-real soak bench dist clean

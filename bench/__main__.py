@@ -44,6 +44,7 @@ from bench import (
     terminal,
     tokens,
     turns,
+    web_view,
     words,
 )
 from bench.sessions import data_folder, session_paths
@@ -131,6 +132,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "memory": lambda given: memory.run(data_folder(given.data), quick=given.quick),
     "days_later": lambda given: days_later.run(data_folder(given.data)),
     "growth": lambda given: growth.run((500, 2_000), 3) if given.quick else growth.run(),
+    "web_view": lambda given: web_view.run(500, 50, 1) if given.quick else web_view.run(),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
     "importers": run_importers,
     "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),

@@ -2,7 +2,8 @@
 
 Both conversations are on SQLite, with turns alike and compactions when due. Every figure is CPU
 time of this process, and the median of several; a ratio compares the two in one run. "near"
-concerns the last 200 events, "far" the middle of the log. Neighbours: `turns` has the way forward.
+concerns the last 200 events, "far" the middle of the log. The same for lists and searches in a store
+of many conversations. Neighbours: `turns` has the way forward.
 
     python -m bench growth
 """
@@ -10,13 +11,20 @@ concerns the last 200 events, "far" the middle of the log. Neighbours: `turns` h
 from __future__ import annotations
 
 import random
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from statistics import median
 
 import refold
 from bench.tables import Table
+from refold.search.searcher import Searcher
+from refold.search.snippets import Hit
+from refold.stores import open_store, together
 
 SIZES, REPEATS = (2_000, 20_000), 5
 WINDOW, TEXT_WORDS, NEAR, PLACES = 24_000, 60, 200, 100
@@ -91,4 +99,72 @@ def run(sizes: tuple[int, int] = SIZES, repeats: int = REPEATS) -> list[Table]:
         table.add(
             what, short[what], long[what], ratio, f"≤ {goal}", "" if ratio <= goal else "over"
         )
-    return [table]
+    return [table, run_crowds()]
+
+
+# --- many conversations ---
+
+CROWDS, SHOWN = (1, 1_000, 10_000), 20
+GOAL_LIST, GOAL_START, GOAL_RARE = 1.5, 7.0, 2.0
+
+
+def crowd(path: str, count: int) -> None:
+    """A store of short conversations, each with a word of its own."""
+    with closing(open_store(f"sqlite:{path}")) as store:
+        for first in range(0, count, 500):
+            with together(store):
+                for number in range(first, min(count, first + 500)):
+                    with refold.open(
+                        f"c{number:06}", store=store, embedder=False, counter="estimate"
+                    ) as context:
+                        context.append({"role": "user", "content": f"Fix login test n{number}"})
+                        context.append({"role": "assistant", "content": "Done."})
+
+
+def process_ms(*command: str) -> float:
+    """CPU of a whole process, start included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1e3 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
+def crowded(folder: str, count: int) -> dict[str, float]:
+    """What one list and three searches cost in a store of so many conversations."""
+    path = f"{folder}/{count}.db"
+    crowd(path, count)
+    listing = ("-m", "refold", "list", "--limit", str(SHOWN), "--store", f"sqlite:{path}")
+    found = {
+        "list": median(process_ms(sys.executable, *listing) for _ in range(REPEATS)),
+        "start": median(process_ms(sys.executable, "-c", "pass") for _ in range(REPEATS)),
+    }
+    with closing(open_store(f"sqlite:{path}")) as store:
+        searcher = Searcher(store, embedder=False)
+        searcher.complete()
+        found["rare"] = median(timed(lambda: searcher.search("n0")) for _ in range(REPEATS))
+        found["none"] = median(timed(lambda: searcher.search("zanzibar")) for _ in range(REPEATS))
+        with refold.open("c000000", store=store, embedder=False) as context:
+            context.append({"role": "user", "content": "Where is the marmalade?"})
+        hits: list[Hit] = []
+        found["new"] = timed(lambda: hits.extend(searcher.search("marmalade")))
+        assert [hit.conversation for hit in hits] == ["c000000"], "the newest message is found"
+        searcher.close()
+    return found
+
+
+def run_crowds(counts: tuple[int, int, int] = CROWDS) -> Table:
+    with tempfile.TemporaryDirectory() as folder:
+        one, few, many = (crowded(folder, count) for count in counts)
+    head = ["many conversations", *(f"{count:,}, ms" for count in counts), "ratio", "goal", ""]
+    table = Table("Lists and searches of many conversations", head)
+    rows = (
+        (f"`refold list`, first {SHOWN}", "list", many["list"] / one["list"], GOAL_LIST),
+        ("the same, of `python -c pass`", "list", one["list"] / one["start"], GOAL_START),
+        ("search of a rare word", "rare", many["rare"] / few["rare"], GOAL_RARE),
+        ("search of a word that is nowhere", "none", many["none"] / few["none"], GOAL_RARE),
+        ("first search after an append", "new", many["new"] / few["new"], GOAL_RARE),
+    )
+    for what, name, ratio, goal in rows:
+        times = (one[name], few[name], many[name])
+        table.add(what, *times, ratio, f"≤ {goal}", "" if ratio <= goal else "over")
+    return table

@@ -16,9 +16,10 @@ import msgspec
 import refold
 from bench.sessions import Message, tokens_of_all
 from bench.talks import MessagesTalk, Talk, spoken
+from refold.compaction.limits import WISH_FROM
 from refold.core.model import Usage
 from refold.edges.proxy.conversation_registry import ConversationRegistry
-from refold.edges.proxy.folding import WISH_FROM, Folding
+from refold.edges.proxy.folding import Folding
 from refold.edges.proxy.observer import ObservedCall, Observer
 from refold.edges.proxy.upstream import Limits, target_of
 

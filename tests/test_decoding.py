@@ -4,6 +4,7 @@ for the first time at once."""
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold import decoding
 
 ROOT = Path(refold.__file__).parent
 OURS = sorted(path for path in ROOT.rglob("*.py") if path.name != "decoding.py")
@@ -73,3 +75,31 @@ def test_nobody_else_asks_msgspec_for_a_type(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     if "msgspec" in text:
         assert list(readings(ast.parse(text))) == []
+
+
+def test_a_pattern_is_compiled_at_its_first_use_and_acts_as_one():
+    late = decoding.regex(r"(?P<word>\w+)-(\d)", re.I)
+    assert not {"search", "sub"} & vars(late).keys()
+    once = re.compile(r"(?P<word>\w+)-(\d)", re.I)
+    text = "one-1 two-2"
+    assert late.sub(r"\2", text) == once.sub(r"\2", text)
+    assert [match.span() for match in late.finditer(text)] == [(0, 5), (6, 11)]
+    assert late.search.__self__.pattern == late.pattern == once.pattern
+    assert (late.flags, late.groups, late.groupindex) == (once.flags, 2, {"word": 1})
+
+
+def test_every_pattern_compiles():
+    code = """
+import gc, importlib, pathlib, refold
+from refold import decoding
+root = pathlib.Path(refold.__file__).parent
+for path in root.rglob("*.py"):
+    name = ".".join(("refold", *path.relative_to(root).with_suffix("").parts))
+    if "regex(" in path.read_text() and not name.endswith("__main__"):
+        importlib.import_module(name)
+patterns = [one for one in gc.get_objects() if isinstance(one, decoding._Uncompiled)]
+print(len([one.pattern for one in patterns]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 200

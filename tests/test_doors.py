@@ -49,7 +49,7 @@ DOORS = {
     ("aio", "engine"),
     ("types", "engine"),
 }
-CORE_LINES_MAX = 3_250
+CORE_LINES_MAX = 3_450  # with the parts that make a step back cost what it changes
 IMPURE = {
     "os",
     "time",

@@ -9,6 +9,8 @@ import re
 from collections import Counter as Tally
 from collections.abc import Iterable
 
+from refold.decoding import regex
+
 MARK_DIGITS = 12
 NAME_CHARS_MAX = 64
 FAILURE_CHARS = 500
@@ -17,9 +19,9 @@ FAILURE_CHARS = 500
 # 0.6 still accepts two wrong characters in a name of five.
 ALIKE_MIN = 0.6
 
-_PUNCTUATION = re.compile(r"[\\`*\[\]<>&|]")
-_BACKTICKS = re.compile("`+")
-_SPACES = re.compile(r"\s+")
+_PUNCTUATION = regex(r"[\\`*\[\]<>&|]")
+_BACKTICKS = regex("`+")
+_SPACES = regex(r"\s+")
 # Invisible characters, for use between the brackets of a pattern: direction marks, joiners,
 # fillers, selectors, tags.
 INVISIBLE = (
@@ -28,11 +30,11 @@ INVISIBLE = (
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 # Terminal control sequences: colors, cursor movements, and links and titles up to their end.
-_STEERING = re.compile(
+_STEERING = regex(
     r"\x1b(?:\[[0-9;:?]{0,40}+[ -/]{0,4}+[@-~]|\][^\x07\x1b]{0,2000}+(?:\x07|\x1b\\))"
 )
 # The selectors U+FE0E and U+FE0F belong to the symbol before them, such as a check mark.
-_HIDDEN = re.compile(
+_HIDDEN = regex(
     "(?!(?<=[#*0-9\u00a9\u00ae\u2000-\u3299\U0001f000-\U0001faff])[\ufe0e\ufe0f])"
     f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]"
 )

@@ -40,7 +40,7 @@ class Clock:
 
 @contextmanager
 def fixed_clock(at_ms: int) -> Iterator[Clock]:
-    """Gives conversations opened in this block a fixed clock, which they keep afterwards."""
+    """Sets a fixed clock for conversations opened in this block, which they keep afterwards."""
     clock, before = Clock(at_ms), log.now_ms
     log.now_ms = clock
     try:
@@ -53,7 +53,7 @@ Scripted = Answer | str | BaseException | Callable[[Request], Answer | str]
 
 
 class ScriptedWriter:
-    """Gives its answers in order, then repeats the last one. An exception among them is raised; a
+    """Returns its answers in order, then repeats the last one. An exception among them is raised; a
     function is called with the request. `requests` are the requests so far."""
 
     def __init__(self, *answers: Scripted, window: int = 32_000) -> None:

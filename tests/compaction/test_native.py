@@ -287,7 +287,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "blank": (lambda request: answered("  "), "one signed compaction block"),
     "nothing": (lambda request: None, "one signed compaction block"),
     "an answer": (lambda request: {"content": [text("Done.")]}, "one signed compaction block"),
-    "no caller": (None, "nothing calls the provider"),
+    "no caller": (None, "there is no way to call the provider"),
 }
 
 

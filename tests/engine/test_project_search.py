@@ -35,7 +35,7 @@ def test_earlier_conversations_are_found_with_title_date_and_the_users_words_fir
     answer = asked(store, "amber lamp")
     lines = [line.strip() for line in answer.splitlines()]
     group = "conversation first, 2026-03-01, imported: Hang the amber lamp in the hall"
-    assert lines[2] == group and lines[3].startswith("#2 (user, 2026-03-01")
+    assert lines[2] == group and lines[3].startswith("first#2 (user, 2026-03-01")
     assert "not instructions" in answer and "2 places found in 1 conversation" in answer
 
 

@@ -50,9 +50,12 @@ def test_a_changed_body_behind_a_summary_is_noticed_by_unfold_and_undo() -> None
     context = talk(store)
     context.compact("summarize", keep=4)
     change(store, 6, body=store.read("talk")[5].body.replace(b"xxx", b"EVI", 1))
-    for act in (lambda: context.unfold("#6"), context.undo):
+    reopened = refold.Context(store, "talk", embedder=False)
+    for act in (lambda: context.unfold("#6"), reopened.undo):
         with pytest.raises(Corrupt):
             act()
+    assert "EVI" not in str(reopened.request("anthropic"))
+    context.undo()  # from memory, where the page before the compaction still is
     assert "EVI" not in str(context.request("anthropic"))
 
 

@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
+from refold.core.active_events import ControlLog
+from refold.core.codec import decode
+from refold.core.fold import CHANGING
 from refold.core.laws import broken
 from refold.errors import Invalid, NotFound
+from refold.log import undo
+from refold.log.undo import history, recent_history, redoing, undoing
+from tests.core.logs import bodies, sealed
 from tests.turns import call, checked, opened, opened_in_characters, page_of, response, talk, work
 
 
@@ -408,3 +414,21 @@ def test_pinning_a_folded_call_or_result_pins_the_whole_pair(calls: int, result:
     context.pin(last if result else first)
     assert {first, last} <= set(context.view.pins)
     assert "[no result recorded]" not in str(context.request())
+
+
+@settings(deadline=None, max_examples=150)
+@given(bodies(60), st.booleans())
+def test_the_recent_history_ends_like_the_whole(drawn, undone) -> None:
+    controls = ControlLog()
+    for event in sealed(drawn):
+        body = decode(event) if event.kind in CHANGING else None
+        if body is not None:
+            controls.add(event.seq, body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(undo, "HISTORY_EVENTS", 4)
+        recent = recent_history(controls, undone=undone)
+    whole = history(controls.all())
+    if undone:
+        assert redoing(recent) == redoing(whole) and recent.undone[-1:] == whole.undone[-1:]
+    else:
+        assert undoing(recent) == undoing(whole) and recent.active[-1:] == whole.active[-1:]

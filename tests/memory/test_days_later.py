@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from bench.days_later import KINDS, like_things
@@ -152,6 +157,27 @@ def test_a_fact_is_found_however_long_the_request_is(url, words):
     )
     page = first_page(url, text)
     assert "quarter of an hour" in page and "Lunch" not in page
+
+
+GUIDE = Path(refold.__file__).parents[2] / "docs" / "guides" / "memory.md"
+
+
+def test_the_three_days_of_the_guide_are_as_it_shows_them(tmp_path):
+    story = GUIDE.read_text(encoding="utf-8").partition("### ")[0]
+    [program], [shown] = (
+        re.findall(rf"```{kind}\n(.*?)```", story, re.DOTALL) for kind in ("py", "text")
+    )
+    (tmp_path / "day.py").write_text(program)
+    days = [shlex.split(line)[1:] for line in re.findall(r"^    (python day.py .*)$", story, re.M)]
+    assert len(days) == 3
+    pages = [
+        subprocess.run(
+            [sys.executable, *day], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+        for day in days
+    ]
+    assert pages[-1] == shown
+    assert "15 minutes" in pages[1] and "15 minutes" not in pages[2]
 
 
 # --- like things ---

@@ -168,7 +168,7 @@ def test_a_verdict_recommends_the_cheapest_window_that_keeps_enough(long: Measur
     assert verdict.recommended == max(good, key=lambda one: one.saved).window
     assert f"refold run --fold --window {verdict.recommended} claude" in verdict.sentences[-1]
     assert verdict.own.compactions == 0 and verdict.own.cost == pytest.approx(long.bill.cost)
-    assert "would have folded nothing" in verdict.sentences[1]
+    assert "nothing would have been folded" in verdict.sentences[1]
     assert verdict.sentences[0].startswith(f"You paid {amount(long.bill.cost)} for 199 calls: ")
 
 

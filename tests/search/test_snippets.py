@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import string
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
@@ -103,3 +106,18 @@ def test_messages_that_show_memories_are_no_hits(tmp_path):
         assert "in the hall" in str(context.request())
         assert [hit.role for hit in context.search("amber lamp")] == ["user"]
         assert context.search("hall") == []
+
+
+@settings(deadline=None, max_examples=30)
+@given(before=st.integers(0, 120), after=st.integers(0, 120), seed=st.integers(0, 2**32))
+def test_no_part_of_a_secret_is_in_a_snippet(before: int, after: int, seed: int) -> None:
+    secret = "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=24))
+    text = f"{'harbour ' * before}the pilot has DB_PASSWORD={secret} {'beacon ' * after}"
+    for redact, is_shown in ((True, False), (False, True)):
+        with refold.open("x", store="memory:", config={"redact": redact}) as context:
+            context.append({"role": "user", "content": text})
+            hits = [*context.search("pilot"), *context.search("pilot", everywhere=True)]
+            parts = [secret[at : at + 8] for at in range(len(secret) - 8)]
+            found = [part in hit.snippet for hit in hits for part in parts]
+            assert len(hits) == 2 and any(found) == is_shown
+            assert secret in context.unfold("#1").text

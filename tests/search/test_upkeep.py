@@ -10,6 +10,8 @@ from pathlib import Path
 
 import apsw
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold.core.model import Erase
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
@@ -325,3 +327,54 @@ def test_an_error_that_is_not_about_the_index_leaves_it_as_it_is(store):
         raise Corrupt("a log is damaged")
     with upkeep.index() as same:
         assert same is index and notices == []
+
+
+class Listing:
+    """Counts how often all conversations of a store are listed."""
+
+    def __init__(self, store):
+        self.listed, self._conversations = 0, store.conversations
+        store.conversations = self
+
+    def __call__(self, **bounds):
+        self.listed += 1
+        return self._conversations(**bounds)
+
+
+def test_a_complete_index_looks_only_at_what_changed(store):
+    for number in range(30):
+        talk(store, f"c{number}", [f"walrus {number}"])
+    searcher = full_text(store)
+    assert len(searcher.search("walrus", limit=50)) == 30
+    listing = Listing(store)
+    assert len(searcher.search("walrus", limit=50)) == 30
+    talk(store, "c30", ["one more walrus"])
+    assert len(searcher.search("walrus", limit=50)) == 31
+    assert listing.listed == 0
+    store.delete("c7")
+    assert len(searcher.search("walrus", limit=50)) == 30
+    assert listing.listed == 1
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["say", "other", "delete", "search"]), st.integers(0, 4)),
+        max_size=25,
+    )
+)
+def test_an_index_that_follows_changes_finds_what_a_new_one_finds(tmp_path_factory, steps):
+    url = f"sqlite:{tmp_path_factory.mktemp('follow')}/refold.db"
+    with contextlib.closing(open_store(url)) as store, contextlib.closing(open_store(url)) as other:
+        searcher = full_text(store)
+        for at, (step, number) in enumerate(steps):
+            if step in ("say", "other"):
+                talk(store if step == "say" else other, f"c{number}", [f"walrus {at}"])
+            elif step == "delete" and store.head(f"c{number}") is not None:
+                other.delete(f"c{number}")
+            elif step == "search":
+                searcher.catch_up(budget=2)
+        followed = searcher.search("walrus", limit=100)
+        anew = Searcher(store, embedder=False, path=":memory:").search("walrus", limit=100)
+        places = lambda hits: sorted((hit.conversation, hit.seq) for hit in hits)  # noqa: E731
+        assert places(followed) == places(anew)
+        searcher.close()

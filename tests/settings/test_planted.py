@@ -3,21 +3,25 @@ under the names of refold's own files. Nothing outside is read or written, and n
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
 import apsw
 import pytest
 
+import refold
 from refold.edges.commands.proxy import LOG_FILE
 from refold.edges.importers.lines import FOLDER
+from refold.errors import Corrupt
 from refold.memory.ranking import INDEX
 from refold.search.fingerprints import NAME as FRONTS
+from refold.stores import open_store
 from refold.system import disk
 from tests.edges.cli.rooms import run
 
@@ -161,23 +165,92 @@ def test_a_planted_view_or_trigger_never_acts(
 ) -> None:
     talk = filled(project)
     path = project / ".refold" / file
-    with contextlib.closing(apsw.Connection(str(path))) as connection:
+    with closing(apsw.Connection(str(path))) as connection:
         connection.execute(statement.format(table)).fetchall()
     done = [
         run(*words)
         for words in (("list",), ("import", str(talk), "--id", "three"), ("search", "hello"))
     ]
     if file == "refold.db":
-        assert all("view or trigger" in one.stderr and one.exit_code for one in done)
+        assert all("that refold did not make" in one.stderr and one.exit_code for one in done)
     else:
         assert not any(one.exit_code for one in done)
         assert run("memory", "list").exit_code == 0
 
 
+# A part of a column's definition that was not there, and what makes a table or index another one.
+CLAUSES = (
+    "CHECK (body <> 'x')", "DEFAULT 'x'", "COLLATE NOCASE", "UNIQUE", "NOT NULL ON CONFLICT REPLACE",
+    "GENERATED ALWAYS AS (upper(kind)) VIRTUAL", "REFERENCES bookmarks", "NOT NULL ON CONFLICT IGNORE",
+)  # fmt: skip
+OTHERS = (
+    "CREATE INDEX more ON {table}({column})", "CREATE TABLE more(x)", "DROP INDEX forks",
+    "CREATE UNIQUE INDEX more ON {table}(upper({column}))", "DROP TABLE bookmarks",
+    "CREATE TRIGGER more AFTER INSERT ON {table} BEGIN SELECT 1; END",
+    "CREATE VIEW more AS SELECT 1", "CREATE VIRTUAL TABLE more USING fts5(x)",
+    "ALTER TABLE {table} RENAME COLUMN {column} TO other", "ALTER TABLE {table} ADD COLUMN more ANY",
+)  # fmt: skip
+
+
+def test_a_store_with_another_schema_is_refused(tmp_path: Path) -> None:
+    """Every column with three of the clauses, and everything else at every table, for a reader or
+    a writer; other layouts of the same SQL, such as that of a migrated database, are ours."""
+    made = tmp_path / "made.db"
+    with refold.open("a", store=f"sqlite:{made}") as context:
+        context.append({"role": "user", "content": "hello"})
+    with closing(apsw.Connection(str(made))) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+        rows = list(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type='table'"))
+    sqls = {name: sql for name, sql in rows if not name.startswith("sqlite")}
+    changes: list[tuple[str, str, str]] = []
+    for name, sql in sqls.items():
+        columns = re.findall(r'[(,]\s*("?\w+"? (?:INTEGER|TEXT|BLOB)[^,)]*)', sql)
+        for at, one in enumerate(columns):
+            more = [CLAUSES[(3 * at + turn) % len(CLAUSES)] for turn in range(3)]
+            changes += [(name, sql.replace(one, f"{one} {clause}"), "") for clause in more]
+        first = columns[0].split()[0]
+        changes += [(name, "", other.format(table=name, column=first)) for other in OTHERS]
+        changes.append((name, sql.replace(") STRICT", ", CHECK (1)) STRICT"), ""))
+        changes.append((name, sql.replace(" STRICT", ""), ""))
+    other = tmp_path / "refold.db"
+    for at, (name, sql, statement) in enumerate(changes):
+        refused(made, other, name, sql, statement, reads=at % 2 == 0)
+    spread = sqls["events"].replace(",", " ,\n   ")
+    with closing(planted_copy(made, other, "events", spread)):
+        pass
+    with closing(open_store(f"sqlite:{other}")) as store:
+        assert [about.id for about in store.conversations()] == ["a"]
+
+
+def planted_copy(made: Path, other: Path, name: str, sql: str) -> apsw.Connection:
+    """A copy of the database in which a table has this SQL."""
+    shutil.copy(made, other)
+    connection = apsw.Connection(str(other))
+    if sql:
+        connection.pragma("writable_schema", True)
+        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, name))
+        connection.pragma("writable_schema", False)
+    return connection
+
+
+def refused(made: Path, other: Path, name: str, sql: str, statement: str, *, reads: bool) -> None:
+    with closing(planted_copy(made, other, name, sql)) as connection:
+        try:
+            connection.execute(statement)
+        except apsw.SQLError:
+            return  # not a change that SQLite makes to this table
+    said = r"that refold did not make|has no|not laid out|malformed"
+    with (
+        pytest.raises(Corrupt, match=said),
+        closing(open_store(f"sqlite:{other}", read_only=reads)) as store,
+    ):
+        list(store.conversations())
+
+
 @pytest.mark.parametrize("id", ["../x", "/etc/x", "a/b", "\x1b[31mx", "nul", "x" * 70, "$(x)"])
 def test_a_bad_id_hides_no_other_conversation(id: str, project: Path) -> None:
     filled(project)
-    with contextlib.closing(apsw.Connection(str(project / ".refold/refold.db"))) as connection:
+    with closing(apsw.Connection(str(project / ".refold/refold.db"))) as connection:
         connection.execute("UPDATE conversations SET id = ? WHERE id = 'one'", (id,))
     assert "two" in run("list").stdout
     assert run("search", "hello").exit_code == 0

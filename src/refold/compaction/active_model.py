@@ -40,12 +40,13 @@ CACHE_LIFE_S, CACHE_LIFE_DEFAULT_S = {"anthropic": 300.0}, 3_600.0
 
 
 class ActiveModel:
-    """`info` is its row in the model table; `changed` are called when its limits change."""
+    """`info` is its row in the model table; the `changed` functions are called when its limits
+    change."""
 
     def __init__(self, log: OpenLog) -> None:
         self._log = log
         self.keywords: Mapping[str, Any] = {}  # the caller's options of the newest request
-        self._given: dict[str, int] = {}  # windows not in the log yet, by model
+        self._given: dict[str, int] = {}  # windows that are not in the log yet, by model
         self.changed: list[Callable[[], None]] = []
         self._name: str | None = None
         self.info = model_info(None)
@@ -62,7 +63,7 @@ class ActiveModel:
         if name != self._name:
             self._log.count_for(name)
         if window is not None and window <= 0:
-            hint = "pass a positive window, or a model that is known"
+            hint = "pass a positive window, or a known model"
             raise Invalid(f"a window of {window} tokens", hint=hint)
         self._name = name
         self.info = model_info(name or None)
@@ -140,7 +141,7 @@ class ActiveModel:
         return not own or dialects.dialect(own).provider == dialect.provider
 
     def is_bound(self, dialect: str) -> bool:
-        """Whether the model binds its thinking, or may do so: a caller who asks for thinking in
+        """Whether the model binds its thinking, or may do so: a caller that asks for thinking in
         another provider's format names a model that is unknown here."""
         is_foreign = not self._may_speak(dialects.dialect(dialect))
         return self.info.thinking_bound or (is_foreign and "thinking" in self.keywords)
@@ -191,8 +192,8 @@ class ActiveModel:
 
     @property
     def output_max(self) -> int:
-        """How long an answer to the page may be at most: what the model gives, and what its window
-        has left. Some room is kept for a page that is larger than we count."""
+        """The maximum length of an answer to the page: the model's output limit, or what its window
+        has left. Some room is kept in case the page is larger than we count."""
         budget, current = self.load
         left = budget.window - current - max(SLACK_TOKENS, round(current * SLACK_RATIO))
         return min(self.info.output or left, left)
@@ -226,7 +227,7 @@ class ActiveModel:
         return self.load.tokens
 
     def fits(self) -> bool:
-        """Whether the page may be sent: the answer needs its room in the window as well."""
+        """Whether the page may be sent, with room for the answer in the window."""
         budget, current = self.load
         return current <= budget.window - budget.reserve
 
@@ -279,8 +280,8 @@ class ActiveModel:
     def received(self, usage: Usage, *, upto: int, replied: bool) -> Usage:
         """A reported usage in the form written to the log: with its cost and our own count of the
         request, which showed the log up to `upto`. An implausible usage is kept and announced, but
-        gives no size, and no cost if it is too large. An estimated one is not compared with our
-        count, nor is one for a page that changed before its answer came: it can no longer be
+        its size is not used, nor its cost if it is too large. An estimated one is not compared with
+        our count, nor is one for a page that changed before its answer came: it can no longer be
         counted."""
         sums = self._log.sums
         is_other = usage.estimated or sums.changed_at() > upto
@@ -289,7 +290,7 @@ class ActiveModel:
         if not is_plausible(usage, counted):
             reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"
             if usage.input > counted:
-                reason += "; give refold the system prompt and tools that you send with it"
+                reason += "; pass the system prompt and tools that you send to refold as well"
             notice = Notice(name="usage-ignored", tokens=usage.input, reason=reason)
             self._log.notices.add_once("usage-ignored", notice)
         return replace(usage, upto=upto, replied=replied, cost=cost, counted=counted)

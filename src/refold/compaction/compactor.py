@@ -3,9 +3,9 @@ automatically, and announces the result by notices.
 
 Automatic compaction happens in `request` only, never in `append`. No lock is held while hooks and
 the writer work: events appended meanwhile stay, and a page edited meanwhile is planned again. A
-hook may add instructions for the writer, store memories, or veto; one that raises is reported and
-blocks nothing. Neighbours: `planning` and `trigger` have the arithmetic, `summary_text` and
-`writer` the wording.
+hook may add instructions for the writer, store memories, or veto; one that raises an error is
+reported and blocks nothing. Neighbours: `planning` and `trigger` have the arithmetic,
+`summary_text` and `writer` the wording.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ PLAN_TRIES_MAX = 3
 BEFORE_COMPACTION = "before-compaction"  # the name under which hooks are registered
 UNREACHABLE = "system, tools, pins and the latest request alone are over the trigger"
 IN_FLIGHT = "another compaction is running"
-RECENTLY = "compacted recently, and nothing came since; name a target or a strategy to go on"
+RECENTLY = (
+    "compacted recently, and nothing was added since; name a target or a strategy to continue"
+)
 EDITED = "another writer has edited the page; try again"
 
 
@@ -75,7 +77,7 @@ class Compactor:
         self._prepared: Prepared | None = None
 
     def hook(self, hook: Hook) -> Callable[[], None]:
-        """Asks the hook before every compaction; gives the function that ends it."""
+        """Asks the hook before every compaction; returns a function that removes it."""
         if not callable(hook):
             raise Invalid(
                 f"{shown(hook)} cannot be called", hint="pass a function that takes one plan"
@@ -148,8 +150,8 @@ class Compactor:
         return self.compact_at_once(job)
 
     def _is_repeat(self, job: Job) -> bool:
-        """Whether this is the default compaction a second time, with nothing new: it would only
-        lose more."""
+        """Whether this repeats the default compaction with nothing new, which would only lose
+        more."""
         with self._log.guard:
             is_default = job.target is None and job.ladder == self._config.ladder
             if not is_default or job.settings or job.instructions:
@@ -244,7 +246,7 @@ class Compactor:
         outcomes: Sequence[Outcome],
         questions: Sequence[Question],
     ) -> Receipt | None:
-        """Applies the plan with the accepted texts of the writer, and reports rejected ones."""
+        """Applies the plan with the writer's accepted texts, and reports rejected ones."""
         self._log.catch_up()
         if not drawn.fresh(self._log.state):
             return None
@@ -312,7 +314,7 @@ class Compactor:
             if job is not None:
                 receipt = self._apply_prepared(job) or self._run(job, auto=True)
                 if not receipt.batch and receipt.reason != EDITED:
-                    # Not the current head: others may have written since.
+                    # Not the current head, because other writers may have written since.
                     self._settled_at = self._skipped_at, job.budget
 
     # --- ahead ---

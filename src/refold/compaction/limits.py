@@ -1,20 +1,28 @@
 """The budget of a page under the model's limits, the settings, a window given by hand, and limits
 learned from the provider's refusals: a function of the folded log.
 
-Light enough for a status line: imports no compaction code. Neighbours: `active_model` follows a log
-with it, `edges/statusline` calls it once.
+A window smaller than the model's is a wish, not a limit: the page may fill it, and the answer has
+room above it. Every call pays for its page, so the page of a short conversation stays small. An
+agent that reads much at once would fill it every few calls, and each compaction costs the front:
+the next one waits until the page is full, and goes further. A user's own settings override all of
+this. Light enough for a status line: imports no compaction code. Neighbours: `active_model` follows
+a log with it, `edges/statusline` calls it once; the proxy folds as wished, `replay` forecasts it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec.structs import replace
 
 from refold.config import Config
-from refold.core.budget import Budget, budget_for, factor_of
+from refold.core.budget import RESERVE_MAX, Budget, budget_for, factor_of
 from refold.core.fold import Fold
 from refold.core.model import Lesson
 from refold.dialects.overflow import LIMIT_MIN
-from refold.tokens.models import Model
+from refold.settings.sources import has_user_limits, loaded
+from refold.tokens.models import Model, model_info
 
 
 def limits(config: Config, info: Model, window: int | None, lesson: Lesson | None) -> Budget:
@@ -46,8 +54,33 @@ def budget_of(state: Fold, config: Config, info: Model) -> Budget:
 
 
 def paced(budget: Budget, config: Config, state: Fold) -> Budget:
-    """The budget for the conversation's length so far: a short one needs only a small page, which
-    costs less at every call."""
+    """The budget for the conversation's length so far: a short conversation needs only a small
+    page, which costs less with every call."""
     if not config.compact_share:
         return budget
     return budget.paced(config.compact_share, round(state.said_tokens * budget.factor))
+
+
+WISH_FROM = 40_000  # tokens: in a smaller window, a gist needs all the room
+WISHED: dict[str, Any] = {
+    "reserve_tokens": 0,
+    "target_ratio": 0.38,
+    "compact_every": 28,
+    "compact_share": 0.5,
+}
+
+
+def wished(window: int | None, model: str, config: dict[str, Any]) -> dict[str, Any]:
+    """The settings for a window that is a wish: the model has room for an answer above it, and the
+    user has not set when and how far to compact. Otherwise none."""
+    info = model_info(model or None)
+    if window is None or not info.known or window < WISH_FROM:
+        return {}
+    answer = min(info.output or RESERVE_MAX, RESERVE_MAX)
+    is_wish = not has_user_limits(*loaded(config)) and window + answer <= info.window
+    return WISHED if is_wish else {}
+
+
+def settings_of(model: str) -> Callable[[int], dict[str, Any]]:
+    """A fold's settings by its window, for a replay of calls to this model."""
+    return lambda window: wished(window, model, {})

@@ -1,11 +1,11 @@
 """Native compaction: a summary written by the provider, which becomes an edit like any other.
 
 The provider is called with no lock held, with the page as it is sent, up to the cut. Its answer is
-added to our own summary of the same span, so every reader has a text, and undo restores the
-originals. After any failure (a refusal, a timeout, more text than there was) the page is unchanged
-and the rest of the ladder runs. `PreparedPlan` and `Prepared` are plans that wait for a writer or
-for later turns; they are void once the page is edited. Neighbours: `strategies.native` chooses the
-cut, `dialects.native` knows the wire, `compactor` asks and applies.
+added to our own summary of the same span, so every reader has text to show, and undo restores the
+originals. After any failure (a refusal, a timeout, an answer longer than the messages) the page is
+unchanged and the rest of the ladder runs. `PreparedPlan` and `Prepared` are plans that wait for a
+writer or for later turns; they are void once the page is edited. Neighbours: `strategies.native`
+chooses the cut, `dialects.native` knows the wire, `compactor` asks and applies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from refold.writer.asker import Outcome, Question, timed
 WAIT_S = 120.0  # for the provider's answer
 REST_S = 300.0  # pause of automatic calls after a failure
 EDITED = "another writer has edited the page"
-NO_CALLER = "nothing calls the provider: pass native= where the conversation is opened"
+NO_CALLER = "there is no way to call the provider: pass native= when opening the conversation"
 
 
 class PreparedPlan(Struct, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ class Provider:
         if not plan.proposals:
             raise Rejected(plan.reason or "the provider would accept no cut of the page")
         if plan.tokens_after >= job.budget.input_max:
-            raise Rejected("what would stay is too large on its own")
+            raise Rejected("the part that would stay is too large on its own")
         span, dialect = _summary_edit(plan).span, self._dialect
         usual = self._model.request(dialect, drawn.before)
         prefix = _upto(self._model.page(dialect), drawn.before, span.last)
@@ -271,10 +271,10 @@ def _with_written(plan: Plan, request: NativeRequest, written: Written, job: Job
     secret: it cannot be redacted, because it must go back unaltered."""
     draft = _summary_edit(plan)
     if job.redact(written.text) != written.text:
-        raise Rejected("what the provider wrote contains what looks like a secret")
+        raise Rejected("the provider's summary contains an apparent secret")
     native = Native(dialect=request.dialect, model=request.model, messages=written.messages)
     if written.sealed_tokens:
-        # The provider gives the size of sealed messages only.
+        # The provider reports only the size of sealed messages.
         spoken = dialects.dialect(native.dialect)
         unsealed = [wire for wire in native.messages if wire.get("type") != "compaction"]
         messages = [message for wire in unsealed for message in spoken.parse(wire)]
@@ -284,5 +284,5 @@ def _with_written(plan: Plan, request: NativeRequest, written: Written, job: Job
     tokens = max(tokens, text_tokens(job.count, summary_text(draft)))
     [item] = plan.items
     if tokens >= item.tokens_before:
-        raise Rejected(f"what the provider wrote has {tokens:,} tokens: no fewer than the messages")
+        raise Rejected(f"the provider's summary has {tokens:,} tokens: no fewer than the messages")
     return replace(plan, proposals=(Proposal(replace(draft, native=native), tokens),))

@@ -1,11 +1,11 @@
 """Recovery after a provider refused a request as too long: learn the real limit, shorten the page a
 lot, and let the caller try again.
 
-One try per page, without a model: about a quarter of the removable part stays, and handles give
-access to the rest. The lesson is part of the edits that shorten the page, so later readers of the
-log know it, and a revert forgets it. Its limit bounds the model's window; a stated size corrects
-our estimate until the provider reports usage again. Neighbours: `dialects.overflow` reads errors,
-`compactor` applies the edits, `active_model` obeys the lesson.
+One try per page, without a model: about a quarter of the removable part stays, and the rest can be
+unfolded by its handles. The lesson is part of the edits that shorten the page, so later readers of
+the log know it, and a revert forgets it. Its limit bounds the model's window; a stated size
+corrects our estimate until the provider reports usage again. Neighbours: `dialects.overflow` reads
+errors, `compactor` applies the edits, `active_model` obeys the lesson.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def recovered(
 
 
 def learn(overflow: Overflow, state: Fold, model: ActiveModel, *, shown: int) -> Lesson:
-    """The model's limit according to a refusal of the page. One without a number still means that
-    the limit is below our estimate of the page. A second refusal of the same page raises
+    """The model's limit according to a refusal of the page. A refusal without a number still means
+    that the limit is below our estimate of the page. A second refusal of the same page raises
     OverBudget."""
     name, page = model.info.name, newest_message(state)
     earlier = state.lessons.get(name)

@@ -78,7 +78,7 @@ SUMMARIZE, GIST = "summarize", "gist"
 # of the two counts.
 LITTLE_TOKENS, LITTLE_RATIO = 1_000, 0.01
 MAKE_ROOM = "make-room"  # hides as few of the oldest messages as possible, with no other strategy
-LOSSLESS_RATIO = 0.75  # of the trigger: a page this small without a loss needs nothing more
+LOSSLESS_RATIO = 0.75  # of the trigger: a page reduced to this without a loss needs nothing more
 ROOM_RATIO = 0.10  # distance from the limit after making room, as a share of the window
 TASK_CHARS_MAX = 4_000
 LINE_CHARS_MAX = 160
@@ -106,7 +106,7 @@ class Job(Struct, frozen=True, kw_only=True):
     redact: Callable[[str], str] = str
     purpose: str = ""  # empty for an ordinary compaction
     lesson: Lesson | None = None  # from the refusal that made this necessary, if any
-    span: Span | None = None  # hidden by a person's choice; then there is no target size
+    span: Span | None = None  # chosen by a person to be hidden; then there is no target size
     expect: int | None = None  # the head at which a person decided on it
     tail: int = 0  # messages at the end that a call or the configuration keeps whole
 
@@ -415,7 +415,7 @@ class Jobs:
         tail = own.get(KEEP_RECENT, config.keep_recent) or 0
         config = replace(config, keep_recent=own.get(KEEP_RECENT, recent_messages(config)))
         if instructions and not self._has_writer():
-            hint = "pass a writer where the conversation is opened, or with --writer"
+            hint = "pass a writer when opening the conversation, or with --writer"
             raise Invalid("instructions are for a writer, but there is none", hint=hint)
         return Job(
             budget=self._model.budget,
@@ -434,7 +434,7 @@ class Jobs:
             expired=self._model.moment().is_expired(self._log.state),
             scratch=self._scratch,
             instructions=instructions,
-            redact=cache(self._redact),  # the same lines are searched again and again
+            redact=cache(self._redact),  # the same lines are searched repeatedly
             purpose=NATIVE if tuple(ladder) == (NATIVE,) else "",
         )
 
@@ -476,9 +476,11 @@ def adopted(state: Fold, job: Job, span: Span, text: str, by: str) -> Plan:
     latest request. Raises Invalid if it would separate a call from its result, or if the page has
     no such messages."""
     if not text.strip():
-        raise Invalid("text is empty", hint="clear takes messages off the page without a text")
+        raise Invalid(
+            "text is empty", hint="clear takes messages off the page without replacement text"
+        )
     if not by:
-        raise Invalid("by is empty", hint="say who made the compaction: by='claude-code'")
+        raise Invalid("by is empty", hint="name the author of the compaction: by='claude-code'")
     covered = _covered(state, span)
     tokens = job.count(Message(role="user", blocks=(Text(text),)))
     edit = Summarize(
@@ -507,7 +509,7 @@ def _covered(state: Fold, span: Span) -> list[Slot]:
     last = min(seam for seam in legal if seam > inside[-1])
     if (first, last) != (inside[0], inside[-1] + 1):
         complete = f"({slots[first].seq}, {slots[last - 1].last})"
-        hint = f"a call and its result go together: give the span {complete}"
+        hint = f"a call and its result go together: pass the span {complete}"
         raise Invalid(
             f"#{span.first} to #{span.last} separates a tool call from its result", hint=hint
         )

@@ -8,9 +8,10 @@ delete.
     refold.conversations.export("sqlite:work.db", "@1", "newest.json")
 
 Every function takes a store, or its URL or path, which is then opened for the call. A conversation
-is named by its id, by how only one id begins, by one of its names, or as `@1` for the newest, `@2`
-for the one before; to erase or delete it, by its whole id or a name. The working modules are
-imported at first use. Neighbours: a module for each verb, `refold.open` for one open conversation.
+is named by its id, by an unambiguous beginning of it, by one of its names, or as `@1` for the
+newest and `@2` for the one before; to erase or delete it, name its complete id or a name. The
+working modules are imported at first use. Neighbours: a module for each verb, `refold.open` for one
+open conversation.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def list(
 
 @checked
 def find(store: Store | Place, name: str) -> Overview:
-    """The conversation of this id or name; NotFound if there is none, Invalid with the ids if
-    several have the name."""
+    """The conversation with this id or name. Raises NotFound if there is none, and Invalid, with
+    the ids, if several have the name."""
     from refold.conversations.overview import overview_of
 
     with _open(store, read_only=True) as opened:
@@ -122,7 +123,7 @@ def recognise(
     store: Store | Place, messages: Sequence[Any], *, dialect: str = "openai_chat"
 ) -> Recognised | None:
     """The conversation with the longest common beginning with this list of messages; None if none
-    has its first message. `dialect` decides where a message could be of any provider."""
+    has its first message. `dialect` decides if a message could come from any provider."""
     from refold.conversations.importer import recognise
 
     with _open(store) as opened:
@@ -180,8 +181,8 @@ def import_(
     store: Store | Place, source: str | PathLike[str] | bytes, *, id: str | None = None
 ) -> Conversation:
     """Writes an exported conversation (a path, or the document's bytes) into a store: under `id`,
-    else its old id, else that with a number. It is checked completely first. Conflict if the store
-    already has the same log and no id is given."""
+    or its old id, or its old id with a number. It is checked completely first. Conflict if the
+    store already has the same log and no id is given."""
     from refold.conversations.importer import import_document, read_document
 
     name = "the document" if isinstance(source, bytes) else fspath(source)
@@ -229,7 +230,7 @@ def scan(
 
 @checked
 def erase(store: Store | Place, name: str, seqs: Sequence[int] | None = None) -> Erased:
-    """Erases the words of these events, or of the whole conversation, for good, with everything
+    """Permanently erases the words of these events, or of the whole conversation, with everything
     derived from them: summaries, memories, and contents without another reference. The envelopes
     stay. The next sync erases them remotely, and other devices when they sync. NotFound, before
     anything is erased, if one of the events does not exist."""
@@ -241,7 +242,7 @@ def erase(store: Store | Place, name: str, seqs: Sequence[int] | None = None) ->
 
 @checked
 def delete(store: Store | Place, names: Sequence[str]) -> Deleted:
-    """Removes conversations for good, with the contents that only they name. The parent of a
+    """Permanently removes conversations, with the contents that only they name. The parent of a
     remaining fork stays, and `left` has the reason. NotFound, before anything is removed, if one of
     them does not exist."""
     from refold.conversations import deleter
@@ -272,7 +273,7 @@ def _id(store: Store, name: str) -> str:
 
 
 def _whole_id(store: Store, name: str) -> str:
-    """The id, unless it is another one's the next time."""
+    """The id, unless the same words could name another conversation the next time."""
     from refold.conversations.listing import has_name
 
     id = _id(store, name)

@@ -4,12 +4,12 @@ A copy compares both sides first, and writes nothing while any log there differs
 Parents come before forks, contents before the events that name them, and every log is read again on
 the other side and compared. An interrupted copy continues, and a repeated one changes nothing.
 
-A redacted copy can be imported, verified and continued. Every text of every event and content is
+A redacted copy can be imported, verified and continued. All text in events and contents is
 redacted, and a secret found anywhere is removed everywhere, even from names and cut lines. A
 changed content has another digest and id, and all references follow. Events keep their ids and
-seqs; salts, digests and chain are new, derived from the log alone, so the same export twice gives
-the same bytes. Hashes of secrets, and signatures of changed thinking, are removed. Neighbours:
-`exporter` writes it, `redaction` finds secrets, `scanner` walks the same texts.
+seqs; salts, digests and chain are new, derived from the log alone, so two exports of the same log
+have the same bytes. Hashes of secrets, and signatures of changed thinking, are removed. Neighbours:
+`exporter` writes it, `redaction` finds secrets, `scanner` walks the same text.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _planned(source: Store, target: Store, chosen: list[Conversation]) -> list[_
 
 
 def _move(source: Store, target: Store, about: Conversation) -> _Move | str:
-    """The step for a conversation; the reason as text if the two logs are incompatible."""
+    """The step for a conversation, or the reason why the two logs are incompatible."""
     try:
         there = target.conversation(about.id)
     except NotFound:
@@ -246,7 +246,7 @@ class _Copier:
     # --- contents ---
 
     def _put_content(self, artifact: Artifact) -> str:
-        """Copies a content unless the target has it; returns the problem if the source cannot
+        """Copies the content unless the target has it; returns the problem if the source cannot
         provide it."""
         digest = artifact.digest
         if digest not in self.present and not _holds(self.target, digest):
@@ -341,7 +341,8 @@ class RedactedCopy:
         self._digests: dict[str, str] = {}
         self._ids: dict[str, str] = {}
         self._values = _Values(self._redact, self._known, self._ids)
-        # Needed before anything is written: a text may name an artifact before its own event.
+        # Needed before anything is written: text may name an artifact before the artifact's own
+        # event.
         for event in events_of(store, self._about):
             artifact = artifact_of(event)
             if artifact is not None and artifact.digest not in self._artifacts:
@@ -383,7 +384,7 @@ class RedactedCopy:
             yield sealed
 
     def content(self, digest: str) -> Iterator[bytes]:
-        """The bytes of a content, by its new digest."""
+        """The bytes of the content, by its new digest."""
         old = self._digests.get(digest, digest)
         return (text.encode(coding) for text, coding in self._pieces(old))
 
@@ -412,7 +413,7 @@ class RedactedCopy:
         try:
             new = self._measured(artifact)
         except NotFound:
-            # A content that was cleaned up or lost has nothing to hide.
+            # Content that was cleaned up or lost has nothing to hide.
             new = artifact
         self._artifacts[artifact.digest] = new
         self._digests[new.digest] = artifact.digest
@@ -440,13 +441,13 @@ class RedactedCopy:
         return replace(changed, size_chars=chars, lines=lines + (last not in ("", "\n")))
 
     def _pieces(self, digest: str) -> Iterator[tuple[str, str]]:
-        """A content in redacted pieces, each with its encoding."""
+        """The content in redacted pieces, each with its encoding."""
         return ((self._redact(text), coding) for text, coding in _texts(self._store, digest))
 
 
 def known_secrets(store: Store, about: Conversation) -> KnownSecrets:
-    """The secrets of all events and contents. A text may contain one that only another text reveals
-    as a secret, or only a part of one."""
+    """The secrets of all events and contents. Some text may contain a secret, or part of one, that
+    is only recognizable elsewhere."""
     known = KnownSecrets()
     contents: set[str] = set()
     for event in events_of(store, about):
@@ -457,14 +458,14 @@ def known_secrets(store: Store, about: Conversation) -> KnownSecrets:
         artifact = artifact_of(event)
         if artifact is not None and artifact.digest not in contents:
             contents.add(artifact.digest)
-            with suppress(NotFound):  # a content that was cleaned up or lost shows nothing
+            with suppress(NotFound):  # content that was cleaned up or lost shows nothing
                 for text, _ in _texts(store, artifact.digest):
                     known.learn(text)
     return known
 
 
 def _texts(store: Store, digest: str) -> Iterator[tuple[str, str]]:
-    """A content in pieces, each with its encoding. Binary data is read as Latin-1: a damaged byte
+    """The content in pieces, each with its encoding. Binary data is read as Latin-1: a damaged byte
     costs less than a secret."""
     coding = "utf-8" if is_text(store.get(digest)) else "latin-1"
     chunks = store.get(digest)

@@ -1,10 +1,11 @@
-"""Deleting conversations for good: their logs, the contents that only they name, and index entries.
+"""Permanent deletion of conversations: their logs, the contents that only they name, and index
+entries.
 
 Their references are collected, then they are deleted, then the contents without another reference
-go. If another log is damaged, its references are unknown, and such contents stay, which is
-reported. A content that was stored again after its last reference may be about to get a new one: it
-stays for a grace time. A sweep chooses by age and number; the parent of a fork stays as long as the
-fork. Neighbours: `listing` has the order, the command line asks, `artifacts.cleanup` removes
+go. If another log is damaged, its references are unknown, so such contents stay, and this is
+reported. Content that was stored again after its last reference may be about to get a new one: it
+stays for a grace period. A sweep chooses by age and number; the parent of a fork stays as long as
+the fork. Neighbours: `listing` has the order, the command line asks, `artifacts.cleanup` removes
 outputs of remaining conversations.
 """
 
@@ -93,11 +94,11 @@ def _delete_in_order(store: Store, ids: Iterable[str]) -> tuple[list[str], dict[
 def stale(
     store: Store, *, now_ms: int, older_than_days: float | None = None, keep: int | None = None
 ) -> list[str]:
-    """The conversations without a write for this number of days. The newest `keep` stay at any age;
-    without a number of days, all others go."""
+    """The conversations without a write for this number of days. The newest `keep` stay whatever
+    their age; without a number of days, all others are included."""
     limits = [limit for limit in (older_than_days, keep) if limit is not None]
     if not limits:
-        hint = "say how old a conversation may be, or how many may stay"
+        hint = "set how old a conversation may be, or how many may stay"
         raise Invalid("a sweep needs a limit", hint=hint)
     if min(limits) < 0:
         hint = "pass a number of days, or of conversations"

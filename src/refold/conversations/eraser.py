@@ -1,10 +1,11 @@
-"""Erasing words for good: bodies go, envelopes stay, and so does the shape of the page.
+"""Permanent erasure of words: bodies are removed, envelopes stay, and so does the shape of the
+page.
 
 An erase event comes first, then the body goes, here and, by the next sync, in every copy of the
 log. Everything derived from the words goes too: copies off the page; summaries and shortened forms,
 here and in forks; memories; contents without another reference; index entries. A device that erased
-on request of another records that by a note. Neighbours: `deleter` removes whole conversations from
-one store, `Store.erase` empties one event.
+at another device's request records that in a note. Neighbours: `deleter` removes whole
+conversations from one store, `Store.erase` empties one event.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Erased(Struct, frozen=True, kw_only=True):
 
 def erase(store: Store, id: str, seqs: Sequence[int] | None, *, dry_run: bool = False) -> Erased:
     """Erases these events, or the whole conversation. NotFound, before anything is erased, if one
-    of them does not exist. A dry run returns the seqs and events that would go."""
+    of them does not exist. A dry run returns the seqs and events that would be erased."""
     about = store.conversation(id)
     events = {event.seq: event for event in events_of(store, about)}
     chosen = _chosen(about, events, seqs)
@@ -152,7 +153,7 @@ def _chosen(about: Conversation, events: dict[int, Event], seqs: Sequence[int] |
 
 
 def _of_same_lines(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
-    """Events from the same lines of a file as the chosen ones, with a part of their words: messages
+    """Events from the same lines of a file as the chosen ones, with some of their words: messages
     off the page, and notes of an abandoned branch."""
     lines = {id: events[seq] for seq in chosen for id in _ids(events[seq], MOMENT)}
     off = switches(events.values()).off if lines else ()

@@ -1,8 +1,8 @@
 """Exporting a conversation to one file.
 
 The JSON document has the whole log, every body with its original bytes, and the artifacts it names;
-nothing else is needed to import it. It is streamed, and contains every secret of the log: an
-incomplete backup is not a backup. A copy without secrets is another log (`copier.RedactedCopy`);
+nothing else is needed to import it. It is streamed, and contains every secret of the log, because
+an incomplete backup is not a backup. A copy without secrets is another log (`copier.RedactedCopy`);
 the export for reading (`markdown`) has none unless requested. Neighbours: `core.codec` has the
 lines, `importer` reads the document.
 """
@@ -116,8 +116,8 @@ def _line(event: Event, before: bytes) -> bytes:
 
 
 def _content_chunks(source: _Source, artifact: Artifact) -> Iterator[bytes]:
-    """The artifact's bytes, as text if possible, else in base64. They are read twice, and never all
-    in memory."""
+    """The artifact's bytes, as text if possible, else in base64. They are read twice, and are never
+    all in memory."""
     digest = artifact.digest
     about = {"digest": digest, "suffix": suffix_of(artifact)}
     yield msgspec.json.encode(about)[:-1]
@@ -182,8 +182,8 @@ def chunks_of(
 def _without_secrets(
     store: Store, conversation: str, chunks: Iterator[bytes], emails: bool
 ) -> Iterator[bytes]:
-    """The export for reading without secrets. Log and export are read completely first: a secret in
-    one place is one in every place, and a page may show only a part of it."""
+    """The export for reading without secrets. Log and export are read completely first, because a
+    secret found in one place is removed everywhere, and a page may show only part of it."""
     known = known_secrets(store, store.conversation(conversation))
     for piece in pieces(chunks):
         known.learn(piece)

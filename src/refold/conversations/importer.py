@@ -5,7 +5,7 @@ Nothing is written before everything is checked: the format and the nesting whil
 read, every event against the chain, every content against its digest, and the whole against the
 digest at its end. A decoder needs the complete document, and a hundred million brackets cost more
 memory than the bytes, so brackets are counted while reading. A host that sees only requests has no
-reliable id: the conversation with the longest front wins (`log.fingerprints`). Neighbours:
+reliable id; the conversation with the longest front wins (`log.fingerprints`). Neighbours:
 `exporter` writes the documents, `search.fingerprints` has the fronts of a store.
 """
 
@@ -44,7 +44,7 @@ NUMBER_MAX = (1 << 63) - 1
 FRAME_LEVELS = 3
 AGAIN = "export it again from its store; nothing was written"
 _FORMAT_NAME = f'"{FORMAT}"'.encode()
-NAME_AN_EXPORT = "name a file that refold export wrote"
+NAME_AN_EXPORT = "pass a file that refold export wrote"
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 TOO_DEEP = f"nested more than {DEPTH_MAX} levels deep"
 TOO_LARGE = f"an event of more than {EVENT_BYTES_MAX:,} bytes"

@@ -57,7 +57,7 @@ def newest(
     """The conversations, the last written first, at most `limit`; `tag` and `folder` select, the
     latter including folders below it."""
     if limit is not None and limit < 0:
-        raise Invalid(f"a limit of {limit} conversations", hint="leave it out for all of them")
+        raise Invalid(f"a limit of {limit} conversations", hint="omit it for no limit")
     ordered = newest_first(store)
     if tag or folder:
         ordered = (about for about in ordered if _fits(meta_of(store, about), tag, folder))
@@ -138,7 +138,7 @@ def id_of(store: Store, name: str, numbers: Mapping[int, str] | None = None) -> 
         if not id:
             raise NotFound(f"the last list in this terminal has no {name}", hint=again)
         if not is_taken(store, id):
-            raise NotFound(f"{name} was {id}, which does not exist any more", hint=again)
+            raise NotFound(f"{name} was {id}, which no longer exists", hint=again)
         return id
     there = newest(store, limit=int(digits))
     if int(digits) > len(there):
@@ -169,7 +169,7 @@ def is_erased(store: Store, conversation: str) -> bool:
 
 def preview(store: Store, conversation: str, *, after: int = 0) -> str:
     """The first words a user typed, from the start or after a seq, on one line, without secrets.
-    Secrets are removed before the text is cut, because half a secret is not recognized."""
+    Secrets are removed before the text is cut, because part of a secret is not recognized."""
     try:
         words = _first_words(store, conversation, after)
     except NotFound:
@@ -202,7 +202,7 @@ def _first_words(store: Store, conversation: str, after: int) -> str:
         body = decode(event)
         if not isinstance(body, Message) or body.role != "user":
             continue
-        # Imported late: a status line loads this module, and needs no texts.
+        # Imported late: a status line loads this module, and needs no text of messages.
         from refold.log.fingerprints import without_reminders
 
         blocks = (block for block in body.blocks if not isinstance(block, ToolResult))
@@ -232,7 +232,7 @@ def names_checked(names: Iterable[str]) -> tuple[str, ...]:
 def _name_checked(name: str) -> str:
     if not isinstance(name, str) or not name.strip() or len(name) > CHARS_MAX or not is_text(name):
         problem = f"{quoted(name)} is not a name"
-        raise Invalid(problem, hint=f"a text of 1 to {CHARS_MAX:,} characters, without surrogates")
+        raise Invalid(problem, hint=f"use 1 to {CHARS_MAX:,} characters, without surrogates")
     return name
 
 
@@ -249,7 +249,7 @@ def id_by_name(store: Store, name: str) -> str | None:
     if len(found) > 1:
         ids = ", ".join(found[:IDS_SHOWN]) + (", …" if len(found) > IDS_SHOWN else "")
         problem = f"{len(found)} conversations are called {quoted(name, SHOWN_CHARS)}: {ids}"
-        raise Invalid(problem, hint="say which, by its id")
+        raise Invalid(problem, hint="name one of them by its id")
     return found[0] if found else None
 
 
@@ -275,7 +275,7 @@ def id_of_named(store: Store, name: str) -> str:
 
 
 def _id_beginning(store: Store, typed: str) -> str | None:
-    """The only id that begins so; Invalid, with titles and ages, for several."""
+    """The only id with this beginning; raises Invalid, with titles and ages, for several."""
     there = {about.id: about for about in conversations(store)}
 
     def described(id: str) -> str:
@@ -315,7 +315,7 @@ _INPUT = re.compile(r"</?user_input[^<>]{0,100}>")  # Cline puts this around typ
 
 
 def typed(text: str) -> str:
-    """The typed words of a text, without inserted elements; empty if there are none."""
+    """The words that a person typed, without inserted elements; empty if there are none."""
     command: dict[str, str] = {}
     text = _INPUT.sub("", text)
     at = 0

@@ -1,7 +1,7 @@
 """A conversation for reading, as Markdown: every original message, and the artifacts.
 
 All content is in fences longer than any fence inside it, and every name on a line of its own is
-escaped: no text of a model or a tool can forge a heading or leave its section. Streamed.
+escaped: no text from a model or a tool can forge a heading or break out of its section. Streamed.
 Neighbours: `display` makes text safe to look at, `exporter` redacts this export, and has the one
 that can be imported again.
 """

@@ -2,8 +2,8 @@
 
 A row costs one bookmark and one short read, however long the log is. The few events that came after
 the bookmark are added up; only those that reach back need a fold. A long log without a bookmark,
-such as one just synced, has no sizes until it is opened. A row is valid as long as its
-`head` and `chain` are: who shows the same store again keeps the rows that did not change.
+such as one just synced, has no sizes until it is opened. A row is valid as long as its `head` and
+`chain` are, so a caller that shows the same store again can keep the rows that did not change.
 Neighbours: `listing` has the order, titles and names, `refold.conversations.list` is the door.
 """
 
@@ -31,7 +31,6 @@ from refold.core.fold import Fold
 from refold.core.model import ENCRYPTED as AUTHOR_ENCRYPTED
 from refold.core.model import Conversation, Message, Slot
 from refold.core.shortened import ERASED
-from refold.dialects.overflow import LIMIT_MIN
 from refold.errors import Corrupt, Denied, NotFound, RefoldError
 from refold.log.log import Log
 from refold.log.stored_logs import chain_at, pages_of
@@ -133,7 +132,12 @@ def overview_of(store: Store, about: Conversation) -> Overview:
         return row
     page, totals = bookmark.size(sized) if isinstance(sized, Bookmark) else sized, sized.totals
     lesson = sized.lessons.get(info.name)
-    learned = row.window if lesson is None else max(LIMIT_MIN, lesson.limit)
+    learned = row.window
+    if lesson is not None:
+        # Imported late: hardly any conversation needs the dialects.
+        from refold.dialects.overflow import LIMIT_MIN
+
+        learned = max(LIMIT_MIN, lesson.limit)
     return replace(
         row,
         messages=sum(sized.counts.values()),

@@ -2,8 +2,8 @@
 artifacts.
 
 Nothing is changed, a finding has only the masked form of a secret, and damage does not end the
-walk. A shared content is read once. Of a fork only its own events are walked if its parent is
-walked too. Memory is bounded: contents are streamed, and findings beyond `FINDINGS_MAX` are only
+walk. Shared content is read once. If the parent of a fork is walked too, only the fork's own events
+are walked. Memory is bounded: contents are streamed, and findings beyond `FINDINGS_MAX` are only
 counted. Neighbours: `redaction` finds, the command line prints.
 """
 
@@ -161,8 +161,8 @@ def json_body(event: Event) -> Any:
 
 
 def texts(value: Any, name: str = "") -> Iterator[str]:
-    """Every text in a decoded body, including long field names. A short text comes with the name of
-    its field, which may reveal its kind."""
+    """Every string in a decoded body, including long field names. A short string comes with the
+    name of its field, which may reveal its kind."""
     stack = [(name, value)]
     while stack:
         name, value = stack.pop()

@@ -262,7 +262,7 @@ class LogCheck:
             seq: id for seq, id in self._erased_ids.items() if seq not in self._announced_seqs
         }
         announced = announced_ids() if erased else frozenset()
-        what = "its body is gone, although no device asked for that"
+        what = "its body is gone, although no device asked for its erasure"
         return [
             self._problem("log", what, seq) for seq, id in erased.items() if id not in announced
         ]
@@ -277,7 +277,7 @@ class LogCheck:
             yield self._problem("store", "the title in the list differs from the title in the log")
 
     def remarks(self) -> list[Problem]:
-        """Remarks on artifacts that are in a text but not in the log, and on unknown fields."""
+        """Remarks on artifacts that are mentioned but not in the log, and on unknown fields."""
         ids = {id: seq for id, seq in self.ids_in_texts.items() if id not in self.ids_in_results}
         unknown = (
             self._problem("log", f"unknown {name}: written by a newer version", seq)
@@ -301,8 +301,8 @@ _RENDER_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a verification. `remarks` are not damage: a text may refer to an artifact that
-    never existed, and a tool may have a name that some provider refuses."""
+    """The result of a verification. `remarks` are not damage: a message may refer to an artifact
+    that never existed, and a tool may have a name that some provider refuses."""
 
     conversations: int
     events: int

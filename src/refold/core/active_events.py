@@ -9,7 +9,7 @@ the log. Neighbours: `fold` applies the rest, `log` reads the events for both pa
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct, field
@@ -43,6 +43,13 @@ class Off(Struct, frozen=True):
     def __contains__(self, seq: int) -> bool:
         return is_in(self.spans, seq)
 
+    def after(self, seq: int) -> tuple[Span, ...]:
+        """The spans after a seq."""
+        start = bisect_left(self.spans, seq + 1, key=lambda span: span.last)
+        if start < len(self.spans) and self.spans[start].first <= seq:
+            return (Span(seq + 1, self.spans[start].last), *self.spans[start + 1 :])
+        return self.spans[start:]
+
     def upto(self, seq: int) -> tuple[Span, ...]:
         """The spans up to a seq."""
         end = bisect_left(self.spans, seq + 1, key=lambda span: span.first)
@@ -67,8 +74,10 @@ def switches(events: Iterable[Event]) -> Switches:
     return switched([(event.seq, decode(event)) for event in events if event.kind in CONTROLS])
 
 
-def switched(controls: Sequence[tuple[int, Body | None]]) -> Switches:
-    """The same for decoded events."""
+def switched(
+    controls: Sequence[tuple[int, Body | None]], pins_before: Collection[int] = ()
+) -> Switches:
+    """The same for decoded events: all of a log, or those after a `cut` and the pins there."""
     off: set[int] = set()
     batches_off: set[str] = set()
     pins: dict[int, bool] = {}
@@ -105,7 +114,8 @@ def switched(controls: Sequence[tuple[int, Body | None]]) -> Switches:
                 continue
     all_off = Off(_joined([*spans, *(Span(seq, seq) for seq in off)]))
     # A reverted message cannot be pinned.
-    pinned = frozenset(seq for seq, on in pins.items() if on and seq not in all_off)
+    on = {seq for seq, is_on in pins.items() if is_on} | (set(pins_before) - pins.keys())
+    pinned = frozenset(seq for seq in on if seq not in all_off)
     return Switches(all_off, pinned, erased, winners, frozenset(again))
 
 
@@ -133,45 +143,137 @@ _FRONT, _BESIDE = Meta(system_seq=0), Meta()
 _ROWS = decoding.packed_decoder(list[tuple[int, str, bytes]])
 
 
-class ControlLog:
-    """The control events of a log without their texts. All but the newest are packed, and unpacked
+class _Rows:
+    """The rows of one or more logs that began alike. All but the newest are packed, and unpacked
     only for a switch: most conversations never go back."""
 
+    def __init__(self, packed: bytes, count: int) -> None:
+        self.packed, self.packed_count = packed, count
+        self.first = count  # rows before this one are not in `rows`
+        self.rows: list[tuple[int, Body]] = []
+        self._batches: dict[str, int] | None = None
+
+    def unpacked(self) -> list[tuple[int, Body]]:
+        if self.first:
+            head = b"\xdd" + self.first.to_bytes(4, "big")
+            old = _ROWS.decode(head + self.packed)
+            self.rows = [*((seq, body_of(kind, body)) for seq, kind, body in old), *self.rows]
+            self.first = 0
+        return self.rows
+
+    def upto(self, count: int) -> _Rows:
+        """The first rows, to go on differently."""
+        twin = _Rows(b"", 0)
+        twin.rows = self.unpacked()[:count]
+        if self.packed_count <= count:
+            twin.packed, twin.packed_count = self.packed, self.packed_count
+        return twin
+
+    def batches(self) -> dict[str, int]:
+        """The seq of the first edit of every batch."""
+        if self._batches is None:
+            self._batches = {}
+            for row in self.unpacked():
+                self.note(*row)
+        return self._batches
+
+    def note(self, seq: int, body: Body) -> None:
+        if self._batches is not None and isinstance(body, Replace | Hide | Summarize):
+            self._batches.setdefault(body.batch, seq)
+
+
+class ControlLog:
+    """The control events of a log without their texts. A copy shares the rows, as does the log at
+    an earlier place: only where two of them go on differently, one gets rows of its own."""
+
     def __init__(self, packed: bytes = b"", count: int = 0) -> None:
-        self._packed, self._count = packed, count
-        self._unpacked: list[tuple[int, Body]] | None = None if packed else []
-        self._new: list[tuple[int, Body]] = []
+        self._rows, self._count = _Rows(packed, count), count
 
     def add(self, seq: int, body: Body) -> None:
-        self._new.append((seq, without_texts(body)))
+        row, at = (seq, without_texts(body)), self._count - self._rows.first
+        self._count += 1
+        if 0 <= at < len(self._rows.rows) and self._rows.rows[at] == row:
+            return
+        if at != len(self._rows.rows):
+            self._rows = self._rows.upto(self._count - 1)
+        self._rows.rows.append(row)
+        self._rows.note(*row)
 
     def all(self) -> list[tuple[int, Body]]:
-        if self._unpacked is None:
-            rows = _ROWS.decode(b"\xdd" + self._count.to_bytes(4, "big") + self._packed)
-            self._unpacked = [(seq, body_of(kind, body)) for seq, kind, body in rows]
-        return [*self._unpacked, *self._new]
+        return self._rows.unpacked()[: self._count]
+
+    def after(self, seq: int) -> list[tuple[int, Body]]:
+        """The control events after a seq."""
+        return self._rows.unpacked()[self._index(seq) : self._count]
 
     def upto(self, seq: int) -> ControlLog:
         """The control events up to a seq."""
-        found = ControlLog()
-        controls = self.all()
-        found._new = controls[: bisect_left(controls, seq + 1, key=lambda control: control[0])]
+        found = self.copy()
+        found._count = self._index(seq)
         return found
+
+    def _index(self, seq: int) -> int:
+        """The number of control events up to a seq."""
+        rows = self._rows.unpacked()
+        return bisect_left(rows, seq + 1, hi=self._count, key=lambda row: row[0])
+
+    def cut(self, at: int, *, ever: bool = False) -> int:
+        """The newest place up to `at` before which no later event switches one on or off; with
+        `ever`, no later event ever did."""
+        rows, batches = self._rows.unpacked(), self._rows.batches()
+        off: set[int] = set()
+        off_from = off_to = 0
+        for index in range(self._count - 1, -1, -1):
+            seq, body = rows[index]
+            if seq <= at:
+                break
+            if not ever and (seq in off or off_from < seq < off_to):
+                continue
+            match body:
+                case Revert(batch=batch) if batch:
+                    target = batches.get(batch, seq)
+                case Revert() | Erase():
+                    target = body.seq if body.seq > 0 else seq
+                    off.add(body.seq)
+                case Restore():
+                    target = max(0, body.seq) + 1
+                    off_from, off_to = body.seq, seq
+                case _:
+                    continue
+            at = min(at, target - 1)
+        return at
+
+    def first_of(self, batch: str) -> int:
+        """The seq of the first edit of a batch; 0 if there is none."""
+        return self._rows.batches().get(batch, 0)
+
+    def newest(self, count: int) -> int:
+        """The place before the newest `count` control events."""
+        at = self._count - count
+        return self._rows.unpacked()[at][0] - 1 if at > 0 else 0
 
     def packed(self) -> tuple[bytes, int]:
         """The control events as bytes, and their number."""
-        rows = [(seq, kind_of(body), encode(body)) for seq, body in self._new]
-        self._packed += b"".join(map(msgspec.msgpack.encode, rows))
-        self._count += len(self._new)
-        if self._unpacked is not None:
-            self._unpacked = [*self._unpacked, *self._new]
-        self._new = []
-        return self._packed, self._count
+        rows = self._rows
+        if self._count < rows.packed_count:
+            return _packed(self.all()), self._count
+        new = rows.rows[rows.packed_count - rows.first : self._count - rows.first]
+        rows.packed += _packed(new)
+        if rows.first:
+            # What is packed need not stay unpacked.
+            rows.rows, rows.first = rows.rows[len(new) :], self._count
+        rows.packed_count = self._count
+        return rows.packed, self._count
 
     def copy(self) -> ControlLog:
-        twin = ControlLog(self._packed, self._count)
-        twin._unpacked, twin._new = self._unpacked, [*self._new]
+        twin = ControlLog()
+        twin._rows, twin._count = self._rows, self._count
         return twin
+
+
+def _packed(rows: Iterable[tuple[int, Body]]) -> bytes:
+    encoded = ((seq, kind_of(body), encode(body)) for seq, body in rows)
+    return b"".join(map(msgspec.msgpack.encode, encoded))
 
 
 def without_texts(body: Body) -> Body:

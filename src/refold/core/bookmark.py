@@ -8,6 +8,7 @@ that the fold at any later head has, too. Neighbour: `fold`.
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +42,8 @@ from refold.core.thinking_validity import Change
 
 VERSION = 10
 DIGEST_BYTES = 16
-
+SIZE_MAX = 1 << 28  # of a compressed one
+_COMPRESSED = zlib.compress(b"")[:1]  # no packed bookmark begins like this
 
 SlotKey = tuple[int, int, int, tuple[Applied, ...]]  # seq, last, tokens and edits
 Known = Mapping[SlotKey, Slot]
@@ -111,7 +113,7 @@ def kept(state: Fold, *, is_along: bool = False) -> bytes:
             checkpoints=state.checkpoints,
             facts=list(state.fact_places.values()),
             told=[] if is_along else list(state.facts.values()),
-            undoable=state.undoable,
+            undoable=[] if is_along else state.undoable,
             purposes=state.purposes,
             lessons=state.lessons,
             reached_at=state.reached_at,
@@ -124,6 +126,8 @@ def kept(state: Fold, *, is_along: bool = False) -> bytes:
             controls=(b"", 0) if is_along else state.controls.packed(),
         )
     )
+    if is_along:
+        data = zlib.compress(data, 1)
     return digest_of(b"", data) + data
 
 
@@ -131,9 +135,12 @@ def read(data: bytes | None) -> Bookmark | None:
     """The bookmark in the bytes; None if it is damaged or of another version."""
     if not data or digest_of(b"", data[DIGEST_BYTES:]) != data[:DIGEST_BYTES]:
         return None
+    packed = data[DIGEST_BYTES:]
     try:
-        mark = _DECODER.decode(data[DIGEST_BYTES:])
-    except (msgspec.DecodeError, ValueError):
+        if packed[:1] == _COMPRESSED:
+            packed = zlib.decompressobj().decompress(packed, SIZE_MAX)
+        mark = _DECODER.decode(packed)
+    except (msgspec.DecodeError, ValueError, zlib.error):
         return None
     return mark if mark.version == VERSION else None
 

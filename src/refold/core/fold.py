@@ -17,7 +17,16 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
-from refold.core.active_events import CONTROLS, REACHING, ControlLog, Switches, is_in, switches
+from refold.core.active_events import (
+    CONTROLS,
+    REACHING,
+    ControlLog,
+    Controls,
+    Switches,
+    is_in,
+    switched,
+    switches,
+)
 from refold.core.codec import decode
 from refold.core.model import (
     ADOPTED,
@@ -245,9 +254,14 @@ class Fold:
         """Begins a second pass, from here on, with the switches of the whole log."""
         self.walked, self.pins, self.erased = self.pins, set(found.pins), dict(found.erased)
 
-    def end_walk(self) -> None:
-        """Ends the second pass over a log."""
-        self.eras, self.newest = eras_of(self.controls.all())
+    def end_walk(self, base: Fold | None = None) -> None:
+        """Ends the second pass over a log, or over the part after a fold (at a `ControlLog.cut`)
+        whose eras still hold."""
+        if base is None:
+            self.eras, self.newest = eras_of(self.controls.all())
+        else:
+            later = self.controls.after(base.head)
+            self.eras, self.newest = eras_of(later, base.eras, base.newest, base.pins)
         self.walked = None
 
     def copy(self) -> Fold:
@@ -503,6 +517,21 @@ class Fold:
                 updated_ms=self.updated_ms,
             )
         return self._view
+
+
+def undoable_of(controls: Controls) -> list[tuple[int, str]]:
+    """The field `undoable` of a fold with these control events."""
+    found, undoable = switched(controls), list[tuple[int, str]]()
+    for seq, body in controls:
+        if seq in found.off or seq in found.erased:
+            continue
+        match body:
+            case Revert() | Restore():
+                undoable.append((seq, ""))
+            case Replace() | Hide() | Summarize():
+                if not undoable or undoable[-1][1] != body.batch:
+                    undoable.append((seq, body.batch))
+    return undoable
 
 
 def merged(meta: Meta, change: Meta) -> Meta:

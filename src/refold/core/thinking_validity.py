@@ -145,15 +145,21 @@ def _merged(eras: Iterable[Era]) -> list[Era]:
 # --- the whole log ---
 
 
-def eras_of(controls: Controls) -> tuple[list[Era], Change | None]:
-    """The eras of a log, and the newest change."""
-    walk = _Walk({seq for seq, _ in controls})
+def eras_of(
+    controls: Controls,
+    eras_before: Sequence[Era] = (),
+    newest: Change | None = None,
+    pins: Collection[int] = (),
+) -> tuple[list[Era], Change | None]:
+    """The eras of a log, and the newest change; or the same from the control events after a
+    `ControlLog.cut`, with what was known there."""
+    walk = _Walk({seq for seq, _ in controls}, newest, pins)
     for at, (seq, body) in enumerate(controls):
         match body:
             case Revert() | Restore() if walk.is_plain(seq, body):
                 walk.go_back(seq, body)
             case Revert() | Restore():
-                walk.switch(seq, body, switched(controls[: at + 1]))
+                walk.switch(seq, body, switched(controls[: at + 1], pins))
             case Pin():
                 walk.pin(seq, body)
             case Erase():
@@ -161,7 +167,17 @@ def eras_of(controls: Controls) -> tuple[list[Era], Change | None]:
                 walk.change(Change(seq))
             case _:
                 walk.change(change_of(seq, body))
-    return _merged(walk.eras()), walk.newest
+    first, *later = walk.eras()
+    # All that differed before the cut is the same now: only the newer changes limit those eras.
+    earlier = [
+        replace(
+            era,
+            until=min(era.until, first.until),
+            until_native=min(era.until_native, first.until_native),
+        )
+        for era in eras_before or [Era(since=0)]
+    ]
+    return _merged([*earlier, *later]), walk.newest
 
 
 class _Step(Struct):
@@ -174,12 +190,15 @@ class _Step(Struct):
 class _Walk:
     """A pass over a log that tracks which changes are live at each head."""
 
-    def __init__(self, controls: Collection[int]) -> None:
+    def __init__(
+        self, controls: Collection[int], newest: Change | None, pins: Collection[int]
+    ) -> None:
         self.controls = controls
         self.steps: list[_Step] = []
         self.changes: dict[int, Change] = {}
-        self.newest: Change | None = None
-        self.live: set[int] = set()  # and the pinned messages, by their negative seqs
+        self.newest = newest
+        # And the pinned messages, by their negative seqs.
+        self.live: set[int] = {-pin for pin in pins if pin > 0}
         self.erases: set[int] = set()  # never switched off
         self.off, self.reverted = Off(), set[int]()  # `reverted`: since `off` was found
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.decoding import regex
+
 TEXT_MAX = 20_000  # of one piece: an error may quote the whole request
 SHOWN_MAX = 300
 DEPTH_MAX = 5
@@ -123,7 +125,7 @@ def _attribute(thing: Any, name: str) -> Any:
 # --- the status of an error ---
 
 
-_STATUS = re.compile(
+_STATUS = regex(
     r"""(?:\b(?:error )?(?:code|status|status_?code)"?\s{0,3}[:=]\s{0,3}"?|\berror |\bhttp |^)"""
     r"""([45]\d\d)\b""",
     re.I,
@@ -147,12 +149,12 @@ def _status_fields(thing: Any, depth: int = 0) -> Iterator[int]:
 # --- phrases of the providers ---
 
 
-_RATE = re.compile(
+_RATE = regex(
     r"tokens? per (?:min|day|hour|sec)|\bTP[MD]\b|rate.?limit|throttl|\bquota\b"
     r"|resource.?exhausted|too many requests|please wait",
     re.I,
 )
-_TOO_LONG = re.compile(
+_TOO_LONG = regex(
     r"context[_ ]?(?:length|window)[_ ]?exceeded|exceed_context_size|context_too_long"
     r"|context_?overflow|maximum context length|maximum prompt length"
     r"|longer than the (?:maximum )?(?:model|context) length"
@@ -173,7 +175,7 @@ _TOO_LONG = re.compile(
 
 def _any_of(*patterns: str) -> list[re.Pattern[str]]:
     """The patterns, compiled, in the order of trial."""
-    return [re.compile(pattern, re.I) for pattern in patterns]
+    return [regex(pattern, re.I) for pattern in patterns]
 
 
 _N = r"(\d[\d,_]{0,14})"

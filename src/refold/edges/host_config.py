@@ -214,7 +214,7 @@ def _toml_in(text: str, path: Path) -> Settings:
 
 
 def _toml_value(value: str | list[str]) -> str:
-    """A text or a list of texts; TOML reads JSON's escapes in the same way."""
+    """A string or a list of strings; TOML reads JSON's escapes in the same way."""
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

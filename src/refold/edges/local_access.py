@@ -3,7 +3,8 @@
 A page in a browser can call every address of this machine, so its headers decide: the Host must be
 one of the server's names, and the Origin, if there is one, the very address that is called; a
 browser also says with Sec-Fetch-Site where a call without an Origin comes from. What is called is a
-path: other targets (of a proxy for everything, of a tunnel) are refused. The proxy's token is
+path: other targets (of a proxy for everything, of a tunnel) are refused, and so are dot segments,
+with which a path leads to another place at the provider than it says here. The proxy's token is
 removed before anything goes upstream, whether it came as a header or, for clients that cannot send
 one, as the beginning of the path. Neighbours: `proxy.app` and `mcp.server` ask for each call.
 """
@@ -14,6 +15,7 @@ import hmac
 import re
 from collections.abc import Iterable, MutableMapping
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
@@ -28,6 +30,8 @@ TOKEN_HEADER = b"x-refold-token"
 _TOKEN_PATH = re.compile(rb"/token/([^/]{1,200})(/.*)?", re.DOTALL)
 NAMES_HINT = "call 127.0.0.1, or name your own host: refold proxy --name NAME"
 _UNSENDABLE = re.compile(rb"[^!-~]|#")  # no URL has these
+_DOTS = (b".", b"..")
+DECODINGS_MAX = 4
 _OWN_SITES = (b"same-origin", b"none")  # none: the user typed the address
 _PORTS = {"http": "80", "https": "443"}
 
@@ -70,7 +74,7 @@ class Gate:
         path: bytes = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
         query = scope.get("query_string", b"")
         is_path = path.startswith(b"/") and not _UNSENDABLE.search(path + query)
-        if scope["method"] == "CONNECT" or not is_path:
+        if scope["method"] == "CONNECT" or not is_path or _has_dot_segment(path):
             shown = quoted(path.decode("latin-1"), 60)
             raise Invalid(f"{scope['method']:.20} {shown} is not a call", hint="call a path: /v1/…")
         hosts = [value for name, value in scope["headers"] if name == b"host"]
@@ -92,6 +96,18 @@ class Gate:
             hint = "send it as the header x-refold-token, or call /token/TOKEN/…"
             raise Unauthorized("the token of this proxy is missing or wrong", hint=hint)
         return (found[2] or b"/") if found else path
+
+
+def _has_dot_segment(path: bytes) -> bool:
+    """Whether a part of the path is `.` or `..` in any spelling: each server on the way may decode
+    it once more, take a backslash for a slash, or leave out parameters."""
+    for _ in range(DECODINGS_MAX):
+        if any(part.partition(b";")[0] in _DOTS for part in re.split(rb"[/\\]", path)):
+            return True
+        before, path = path, unquote_to_bytes(path)
+        if path == before:
+            return False
+    return True  # nobody encodes a path that often
 
 
 def host_of(text: bytes) -> str:

@@ -1,5 +1,5 @@
 """The folder that a person works in: its files in the order of their names, the lines that contain
-a text, and its limits.
+some text, and its limits.
 
 Files that git ignores, links, the store in use and refold's own files are left out. A path from a
 person or a model is resolved before it is used. Everything is bounded. Neighbours: the command

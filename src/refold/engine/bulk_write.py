@@ -149,4 +149,6 @@ class Batch:
         return events
 
     def _overtaken(self) -> Overtaken:
-        return Overtaken(f"{self._log.id}: somebody else wrote to it meanwhile", hint="begin again")
+        return Overtaken(
+            f"{self._log.id}: another writer appended to it meanwhile", hint="begin again"
+        )

@@ -95,7 +95,7 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 
 class _Read(Struct, frozen=True, kw_only=True):
-    """What one conversation gives to a hand-over."""
+    """What one conversation contributes to a hand-over."""
 
     about: Conversation
     rules: tuple[MemoryEntry, ...]
@@ -278,6 +278,6 @@ def _commands(read: Sequence[_Read]) -> list[HandoverItem]:
 
 
 def _words(text: str, most: int) -> str:
-    """A text on one line, without secrets and control characters, cut at a word."""
+    """The text on one line, without secrets and control characters, cut at a word."""
     line = one_line(redacted(text))
     return line if len(line) <= most else f"{whole_words(line, most - 1)}…"

@@ -30,7 +30,7 @@ from refold.conversations.listing import (
     meta_of,
     title_of,
 )
-from refold.core.active_events import Controls, switched
+from refold.core.active_events import ControlLog, switched
 from refold.core.fold import Fold
 from refold.core.laws import thinking_check
 from refold.core.model import Event, Restore, Revert, Thinking
@@ -43,10 +43,9 @@ from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
 from refold.log.undo import (
     Change,
-    History,
     Undone,
     covering,
-    history,
+    recent_history,
     redoing,
     restoring,
     reverting,
@@ -195,7 +194,7 @@ class LogReader:
     def exported(
         self, format: Literal["json", "markdown"] = "json", *, secrets: bool | None = None
     ) -> str:
-        """The exported conversation as a text."""
+        """The exported conversation as a string."""
         from refold.conversations.exporter import chunks_of
 
         with self._log.guard:
@@ -212,7 +211,7 @@ class LogReader:
         return {"secrets": shown, "emails": takes_emails(redact)}
 
 
-Choose = Callable[[History], tuple[Change, list[Revert]]]
+Choose = Callable[[ControlLog], tuple[Change, list[Revert]]]
 
 
 def undo(
@@ -277,23 +276,24 @@ def redo(log: OpenLog, model: ActiveModel, expect: int | None) -> Undone:
         return _switched(log, model, _to_redo)
 
 
-def _to_undo(past: History) -> tuple[Change, list[Revert]]:
+def _to_undo(controls: ControlLog) -> tuple[Change, list[Revert]]:
+    past = recent_history(controls)
     return past.active[-1] if past.active else Change(), undoing(past)
 
 
-def _to_redo(past: History) -> tuple[Change, list[Revert]]:
+def _to_redo(controls: ControlLog) -> tuple[Change, list[Revert]]:
+    past = recent_history(controls, undone=True)
     return past.undone[-1] if past.undone else Change(), redoing(past)
 
 
 def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
     """Appends the chosen reverts; starts over if other writers changed the history."""
     for _ in range(TRIES_MAX):
-        controls = log.state.controls.all()
-        change, reverts = choose(history(controls))
+        change, reverts = choose(log.state.controls)
         if not reverts:
             return Undone()
         if change.kind == "restore" and reverts[-1].seq == change.seq:
-            reverts = [*_written_again(log, controls, change.seq, reverts), *reverts]
+            reverts = [*_written_again(log, change.seq, reverts), *reverts]
         before, changes = model.current, list(log.state.undoable)
         drafts = [log.draft(revert) for revert in reverts]
         if log.append(drafts, fresh=partial(_is_unchanged, changes)):
@@ -312,13 +312,11 @@ def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
     raise Conflict(message, head=log.state.head, hint="try again")
 
 
-def _written_again(
-    log: OpenLog, controls: Controls, restore: int, reverts: Sequence[Revert]
-) -> list[Revert]:
+def _written_again(log: OpenLog, restore: int, reverts: Sequence[Revert]) -> list[Revert]:
     """Reverts messages written again under their keys after a restore: undoing it brings back the
     originals, and the page would have both."""
     head = log.state.head
-    off = switched([*controls, *enumerate(reverts, head + 1)]).off
+    off = switched([*log.state.controls.all(), *enumerate(reverts, head + 1)]).off
 
     def active(after: int, last: int) -> list[tuple[int, str]]:
         messages = (event for event in log.log.read(after, last) if event.kind == "message")
@@ -393,9 +391,14 @@ class ConversationSearch:
 
             question_of(query, limit=limit, **filters)  # raises Invalid for a bad query
             return []
+        from refold.redaction import is_redacted
+
         try:
             searched = None if everywhere else self._log.id
-            return self._searcher.search(query, limit=limit, conversation=searched, **filters)
+            redacts = is_redacted(self._log.config.redact, "summaries")
+            return self._searcher.search(
+                query, limit=limit, conversation=searched, redacts=redacts, **filters
+            )
         finally:
             self._log.notices.tell()
 
@@ -407,7 +410,7 @@ class ConversationSearch:
             raise Denied("a sub-agent sees its own conversation only", hint="scope: conversation")
         store, found = self._log.store, list[FoundConversation]()
         try:
-            hits = self._searcher.search(query, limit=SPARE_HITS * limit, redacts=True)
+            hits = self._searcher.search(query, limit=SPARE_HITS * limit)
         finally:
             self._log.notices.tell()
         left = limit

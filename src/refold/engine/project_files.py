@@ -67,7 +67,7 @@ def names_of(changed: Iterable[str], messages: Iterable[Message]) -> FileNames:
         if message.role != "user":
             blocks = (one for one in message.blocks if not isinstance(one, Text))
             text = "\n".join(map(text_of, blocks))[:TEXT_CHARS]
-            seen.update(set(_PATH.findall(text)))
+            seen.update(list(dict.fromkeys(_PATH.findall(text))))
     common = (name for name, _ in seen.most_common(2 * SEEN_MAX))
     kept = (tuple(filter(_PLAIN.fullmatch, names)) for names in (changed, common))
     return FileNames(*kept).with_earlier(FileNames())
@@ -80,7 +80,7 @@ def best(named: Sequence[FileNames], request: str, most: int) -> list[str]:
     changed: Tally[str] = Tally()
     worth: dict[str, float] = {}
     for one in named:
-        changed.update({short[name] for name in one.changed})
+        changed.update(list(dict.fromkeys(short[name] for name in one.changed)))
         for place, name in enumerate(one.seen):
             held = short[name]
             worth[held] = max(worth.get(held, 0.0), 1 / (1 + place / RANK_HALVES))
@@ -90,7 +90,9 @@ def best(named: Sequence[FileNames], request: str, most: int) -> list[str]:
     holders = Tally(word for held in words.values() for word in held)
     asked = _words(request)
     for name, parts in words.items():
-        fit = sum(1 / sqrt(holders[word]) for word in parts & asked) / sqrt(max(1, len(parts)))
+        fit = sum(1 / sqrt(holders[word]) for word in sorted(parts & asked)) / sqrt(
+            max(1, len(parts))
+        )
         own = _words(name.rpartition("/")[2].partition(".")[0])
         worth[name] += fit + FILE_NAME_WORTH * len(own & asked) / max(1, len(own))
     return sorted(worth, key=worth.__getitem__, reverse=True)[:most]

@@ -156,7 +156,7 @@ class Recorder:
         unknown = [id for id in orphans if id not in known]
         if unknown:
             names = ", ".join(quoted(id, 40) for id in unknown[:SHOWN_MAX])
-            what = f"nobody made the call of {number(len(unknown), 'result')}: {names}"
+            what = f"there is no call for {number(len(unknown), 'result')}: {names}"
             self._log.notify("result-unasked", f"{what}; no request shows it", calls=unknown)
 
     def drafts_after(
@@ -303,7 +303,7 @@ class Recorder:
             return
         pending = unanswered(self._log.state.slots)
         raise Invalid(
-            f"nobody made a call {quoted(call, 80)}",
+            f"there is no call {quoted(call, 80)}",
             hint=suggestion(call, pending) if pending else "no call is waiting for its result",
         )
 

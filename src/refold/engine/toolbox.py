@@ -112,7 +112,7 @@ class _Tool(Struct, frozen=True):
 _TOOLS = {
     "refold_search": _Tool(
         "Search everything said and seen earlier in this conversation, also what is no "
-        "longer shown. Gives handles for refold_unfold.",
+        "longer shown. Returns handles for refold_unfold.",
         _SearchArguments,
     ),
     "refold_unfold": _Tool(
@@ -121,7 +121,8 @@ _TOOLS = {
         _UnfoldArguments,
     ),
     "refold_grep": _Tool(
-        "Find the lines of stored outputs or earlier messages that hold a text.", _GrepArguments
+        "Find the lines of stored outputs or earlier messages that contain some text.",
+        _GrepArguments,
     ),
     "refold_artifacts": _Tool(
         "List the large tool outputs that are stored, with their handles.", _ArtifactsArguments
@@ -201,7 +202,7 @@ class Toolbox:
         return dialects.dialect(name).definitions(plain, lost=[])
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str:
-        """Runs one of `tools`. The answer is always a text for the model, and small enough for its
+        """Runs one of `tools`. The answer is always text for the model, and small enough for its
         page."""
         try:
             if name == MEMORY and self._memory is not None:
@@ -243,7 +244,7 @@ class Toolbox:
             day = moment(max(hit.at_ms for hit in one.hits)).partition(" ")[0]
             origin = ", imported" if one.is_imported else ""
             rows.append(_row(f"{kind}, {day}{origin}: {one.title}"))
-            rows += [f"  {_hit_row(hit)}" for hit in one.hits]
+            rows += [f"  {id}{_hit_row(hit)}" for hit in one.hits]
         places = number(sum(len(one.hits) for one in found), "place")
         head = f"{places} found in {number(len(found), 'conversation')}"
         return self._rows(rows, head, f"{usage} Handles are those of this conversation only.")
@@ -311,7 +312,7 @@ class Toolbox:
         return _answer(head, shown, warning or usage)
 
     def _fitting(self, text: str) -> str:
-        """The beginning of a text that fits: whole lines, unless one line is too long."""
+        """The beginning of the text that fits: whole lines, unless one line is too long."""
         room = self._room()
         shown = text[: CHARS_PER_TOKEN_MAX * room]
         for _ in range(CUTS_MAX):
@@ -380,7 +381,7 @@ def _output_row(output: StoredArtifact, why: str = "") -> str:
 
 
 def _row(text: str) -> str:
-    """A text as one line, cut if it is long."""
+    """The text as one line, cut if it is long."""
     return cut(one_line(_without_surrogates(text)), 2 * ROW_CHARS)
 
 

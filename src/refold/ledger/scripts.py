@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from refold.decoding import regex
 from refold.ledger.arguments import is_path
 from refold.ledger.facts import ChangeKind
 
@@ -94,16 +95,16 @@ SUFFIXES = (".py", ".js", ".mjs", ".cjs", *PATCHES)
 _HINTS = ("open(", ".write_", "writeFile", "appendFile")
 _LITERAL = r"""[rRbuU]{0,2}(?:'([^'\n\\{}]{1,300})'|"([^"\n\\{}]{1,300})")"""
 _WHERE = rf"(?:{_LITERAL}|([A-Za-z_]\w{{0,60}}))"
-_OPENED = re.compile(
+_OPENED = regex(
     rf"""\bopen\(\s{{0,9}}{_WHERE}\s{{0,9}},\s{{0,9}}(?:mode\s?=\s?)?['"]([a-z+]{{1,4}})['"]"""
 )
-_WRITTEN = re.compile(
+_WRITTEN = regex(
     rf"(?:\bPath\(\s{{0,9}}{_WHERE}\s{{0,9}}\)|\b([A-Za-z_]\w{{0,60}}))\.write_(?:text|bytes)\("
 )
-_WRITTEN_BY_NODE = re.compile(
+_WRITTEN_BY_NODE = regex(
     rf"\b(?:writeFile|writeFileSync|appendFileSync)\(\s{{0,9}}{_WHERE}\s{{0,9}},"
 )
-_NAMED = re.compile(
+_NAMED = regex(
     r"(?m)^\s{0,40}(?:const |let |var )?([A-Za-z_]\w{0,60})\s?=\s?(?:(?:pathlib\.)?Path\()?"
     rf"{_LITERAL}\)?;?\s{{0,9}}(?:#.{{0,200}})?$"
 )

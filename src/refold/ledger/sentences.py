@@ -12,6 +12,7 @@ import re
 from typing import Literal, NamedTuple
 
 from refold.core.model import Message, Text
+from refold.decoding import regex
 from refold.display import whole_words
 from refold.ledger.calls import header
 
@@ -41,7 +42,7 @@ _DATA_STARTS = (
 _NOT_MEANT = (
     "know|think|understand|see|care|mind|have|need|want|like|remember|believe|get|worry|seem"
 )
-_USER_RULE = re.compile(
+_USER_RULE = regex(
     r"\bmust(?:n't| not)?\b|\bnever\b|\balways\b|\bmake sure\b|\bshould(?: not|n't)\b"
     r"|\bonly use\b|\bnot allowed\b|\bforbidden\b"
     r"|\bwithout (?:changing|breaking|using|touching)\b|\bport \d{2,5}\b"
@@ -52,7 +53,7 @@ _USER_RULE = re.compile(
     r" ?\d{0,3}\**:",
     re.IGNORECASE,
 )
-_USER_DECISION = re.compile(
+_USER_DECISION = regex(
     r"\bdecided (?:to|on|against|that)\b|^decisions?\b:|\blet['’]?s (?:use|go with|keep|stick)\b"
     r"|\bwe(?:['’]ll| will) use\b|\b(?:i|we)(?:['’]d| would)? prefer\b|(?<![\w.])go with\b"
     r"|^use [^.]{1,60}? instead\b|\bfinal (?:answer|decision)\b|\bscratch that\b|\bfrom now on\b"
@@ -60,15 +61,13 @@ _USER_DECISION = re.compile(
     re.IGNORECASE,
 )
 # A literal in quotes, of any script: a value that a user sets.
-_LITERAL = re.compile(
-    r"(?<![\w])[\"'`“‘«「『][^\s\"'`”’»」』][^\"'`”’»」』]{0,60}[\"'`”’»」』](?!\w)"
-)
-_ASSISTANT_RULE = re.compile(
+_LITERAL = regex(r"(?<![\w])[\"'`“‘«「『][^\s\"'`”’»」』][^\"'`”’»」』]{0,60}[\"'`”’»」』](?!\w)")
+_ASSISTANT_RULE = regex(
     r"^(?:rule|constraint|requirement)s?\b ?\d{0,3}:"
     r"|^the user (?:wants|asked|said|requires|prefers|told|explicitly)\b",
     re.IGNORECASE,
 )
-_ASSISTANT_DECISION = re.compile(
+_ASSISTANT_DECISION = regex(
     r"\bdecided (?:to|on|against)\b|^(?:design )?decisions?\b:|\bwe(?:['’]ll| will) use\b"
     r"|\bgoing with\b|\bopted (?:to|for)\b|\bsettled on\b|\b(?:i|we) chose\b"
     r"|\bi(?:['’]ll| will) (?:use|go with) [^.]{1,80}? (?:instead|because|rather)\b",
@@ -86,9 +85,9 @@ _ASSISTANT_HINTS: tuple[str, ...] = (
     "decided", "decision", "ll use", "will use", "go with", "going with", "opted", "settled on",
     "chose", "the user ", "rule", "constraint", "requirement",
 )  # fmt: skip
-_END = re.compile(r"(?<=[.!?]) +(?=[A-Z\"'`(\[*])")
-_NOT_PROSE = re.compile(r" {4}|\t|\s*[>|]")  # indented code, a quotation, a table
-_LEAD = re.compile(r"\s{0,40}(?:[#•+*-]{1,6} +)?(?:\d{1,3}[.)] +)?(?:\[[ xX]\] +)?")
+_END = regex(r"(?<=[.!?]) +(?=[A-Z\"'`(\[*])")
+_NOT_PROSE = regex(r" {4}|\t|\s*[>|]")  # indented code, a quotation, a table
+_LEAD = regex(r"\s{0,40}(?:[#•+*-]{1,6} +)?(?:\d{1,3}[.)] +)?(?:\[[ xX]\] +)?")
 
 
 class Marked(NamedTuple):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from refold.decoding import regex
 from refold.ledger.facts import FileKind
 
 LENGTH_MAX = 200_000
@@ -25,7 +26,7 @@ END = 0  # as `last`: to the end of the file
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a text, for tables that are easier to read without commas."""
+    """The names in the text, for tables that are easier to read without commas."""
     return frozenset(text.split())
 
 
@@ -34,13 +35,13 @@ CONTROL = names(
     "exec trap source ."
 )
 
-_PLAIN = re.compile(r"[^\s'\"\\|&;<>()$`]+")
-_SINGLE = re.compile(r"'([^']*)'")
-_DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
-_SUBSTITUTION = re.compile(r"\$\(|`")
-_ESCAPED = re.compile(r'\\(["\\$`\n])')
-_OPERATOR = re.compile(r"&&|\|\||\|&|&>>|&>|<<<|<<-|<<|>>|>\||>&|<&|;;|[|&;()<>]")
-_PATTERN = re.compile(r"[*?\[{]")
+_PLAIN = regex(r"[^\s'\"\\|&;<>()$`]+")
+_SINGLE = regex(r"'([^']*)'")
+_DOUBLE = regex(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
+_SUBSTITUTION = regex(r"\$\(|`")
+_ESCAPED = regex(r'\\(["\\$`\n])')
+_OPERATOR = regex(r"&&|\|\||\|&|&>>|&>|<<<|<<-|<<|>>|>\||>&|<&|;;|[|&;()<>]")
+_PATTERN = regex(r"[*?\[{]")
 _GROUPING = names("( ) ;;")
 _JOINING = names("| && || |&")
 _WORD_ENDS = " \t\r\f\v\n|&;<>()"
@@ -322,10 +323,10 @@ def _files_shown(simple: Simple) -> list[Effect]:
 
 # --- the lines shown by each command ---
 
-_COUNT = re.compile(r"-(?:n|-lines=)?([+-]?\d{1,9})$")
-_POSITIVE = re.compile(r"0*[1-9]\d{0,17}\Z")
+_COUNT = regex(r"-(?:n|-lines=)?([+-]?\d{1,9})$")
+_POSITIVE = regex(r"0*[1-9]\d{0,17}\Z")
 _NO_WORD = Word("", True)
-_PRINT = re.compile(r"(\d{1,9})(?:,(\d{1,9}|\$))?p;?$")
+_PRINT = regex(r"(\d{1,9})(?:,(\d{1,9}|\$))?p;?$")
 
 
 def _cat(words: Sequence[Word]) -> Parsed:

@@ -70,7 +70,7 @@ def listings(
 
 
 def checked(text: str, seq: int, cutter: Cutter = UNCLEANED) -> Listing | None:
-    """The check list in a text."""
+    """The check list in the text."""
     if "[" not in text:
         return None
     matches = [_CHECK.match(line) for line in text.split("\n") if "] " in line[:40]]

@@ -16,7 +16,7 @@ from functools import cache
 from itertools import pairwise, zip_longest
 
 from refold.core import bookmark
-from refold.core.active_events import REACHING, switches
+from refold.core.active_events import CONTROLS, REACHING, switches
 from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, resealed, seal
 from refold.core.fold import Fold, folded
 from refold.core.ids import uuid7
@@ -203,8 +203,12 @@ class Log:
 
     def originals(self, span: Span) -> list[Slot]:
         """The original messages of a span."""
+        return self.originals_in(self.read(span.first - 1, span.last))
+
+    def originals_in(self, events: Iterable[Event]) -> list[Slot]:
+        """The original messages in events of this log."""
         state = Fold()
-        for event in self.read(span.first - 1, span.last):
+        for event in events:
             if event.kind == "message":
                 state.erased = self.state.erased
                 state.step(event)
@@ -251,6 +255,8 @@ class Log:
         events = self._sealed(drafts, self.clock() if at_ms is None else at_ms)
         done: list[Event] = []
         for _ in range(TRIES_MAX):
+            if not CONTROLS.isdisjoint([event.kind for event in events]):
+                self.past.keep_near(self.state)
             ahead, head, at = self._folded_ahead(events), self.state.head, 0
             try:
                 for at in range(0, len(events), APPEND_EVENTS_MAX):

@@ -1,49 +1,49 @@
 """The fold at any place of a log, from a bookmark near it instead of the first event.
 
 A bookmark is kept along the log once it has grown by enough events, and by a multiple of the
-bookmark's own size. Events that reach back (`switched_on`) begin at the newest place before which
-the same events are on and off as afterwards: from there, only events that are on are folded again,
-and the sums of all events go on. Without such a place, the fold begins at the first event.
-Neighbours: `core.bookmark` has the bytes, `core.active_events` what is off; `log` calls.
+bookmark's own size; the newest folds stay in memory. Events that reach back (`switched_on`) begin
+at the newest place that no later event switches anything before (`ControlLog.cut`): from there,
+only events that are on are folded again, with their own switches and eras, and the sums of all
+events go on. Without such a place, the fold begins at the first event. Neighbours: `core.bookmark`
+has the bytes, `core.active_events` what is off; `log` calls.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core import bookmark
-from refold.core.active_events import Controls, Switches, switched, switches, without_texts
+from refold.core.active_events import ControlLog, Controls, Switches, is_in, switched, switches
 from refold.core.codec import decode
-from refold.core.fold import CHANGING, FactPlace, Fold, folded
+from refold.core.fold import CHANGING, FactPlace, Fold, folded, undoable_of
 from refold.core.model import (
     Erase,
     Event,
     Fact,
-    Hide,
     Message,
     Meta,
+    Pin,
     Replace,
-    Restore,
-    Revert,
     Span,
-    Summarize,
 )
-from refold.core.thinking_validity import named_by
+from refold.core.thinking_validity import change_of, goes_on
 from refold.errors import RefoldError
 
 if TYPE_CHECKING:
     from refold.log.log import Log
 
 ALONG_EVENTS = 256
-ALONG_SHARE = 32  # a bookmark is at most this part of the events since the one before
+ALONG_SHARE = 16  # a bookmark is at most this part of the events since the one before
 SLOT_BYTES = 4  # at least, in a bookmark
-RECENT, UNSTORED = 8, 256  # folds, and bookmarks that the store did not keep, in memory
 FACTS = 20_000  # of summaries, in memory
+RECENT, UNSTORED = 8, 256  # folds, and bookmarks that the store did not keep, in memory
+NEAR = 8  # folds before the newest changes, in memory
 SWITCHES_MAX = 16  # on the way to a place; with more, one fold from the first event is shorter
 # Sums of all events, on or off.
 _SUMS = (
@@ -66,8 +66,9 @@ class Past:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._recent: dict[int, Fold] = {}  # by head, the last used comes last
-        self._unstored: dict[int, bytes] = {}
         self._facts: dict[FactPlace, Fact] = {}
+        self._near: dict[int, Fold] = {}  # by head, the newest comes last
+        self._unstored: dict[int, bytes] = {}
         self._growth = Growth()
         self._erased = 0  # the number of erases that `_recent` knows
 
@@ -75,6 +76,13 @@ class Past:
         """Keeps a bookmark of the state after newly appended events, if one is due."""
         self._growth.size_bytes += sum(len(event.body) for event in events)
         self.keep_due(state, self._growth)
+
+    def keep_near(self, state: Fold) -> None:
+        """Keeps the state before a change in memory: undoing the change begins there."""
+        if not self._log.hollow and state.head:
+            self._near[state.head] = state.copy()
+            for head in list(self._near)[:-NEAR]:
+                del self._near[head]
 
     def keep_due(self, state: Fold, growth: Growth) -> None:
         """Keeps a bookmark of the state if one is due after this growth."""
@@ -138,10 +146,13 @@ class Past:
     def _nearest(self, upto: int, now: Fold) -> Fold:
         """The fold at the newest known place up to a seq, which `now` is not before."""
         if len(now.erased) != self._erased:
-            self._recent, self._unstored, self._facts = {}, {}, {}
+            self._recent, self._near, self._unstored, self._facts = {}, {}, {}, {}
             self._erased = len(now.erased)
         if now.head <= upto:
             return now
+        near = max((head for head in self._near if head <= upto), default=0)
+        if near:
+            return self._near[near]
         recent = max((head for head in self._recent if head <= upto), default=0)
         if not recent or upto - recent >= ALONG_EVENTS:
             state = self._kept(upto, recent, now)
@@ -178,6 +189,11 @@ class Past:
         facts.update((place, state.facts[key]) for key, place in state.fact_places.items())
         state.artifacts = now.artifacts[: bisect_right(now.artifacts, mark.head)]
         state.controls = now.controls.upto(mark.head)
+        if now.controls.cut(mark.head) == mark.head:
+            end = bisect_right(now.undoable, mark.head, key=lambda change: change[0])
+            state.undoable = now.undoable[:end]
+        else:
+            state.undoable = undoable_of(state.controls.all())
         return state
 
     # --- events that reach back ---
@@ -186,13 +202,14 @@ class Past:
         """The fold `now` with further events, the first of which reaches back."""
         if any(event.kind == "erase" for event in events):
             return self._whole(now.head, events)
-        controls = now.controls.all()
+        controls = now.controls.copy()
         for event in events:
             if event.kind in CHANGING and (body := decode(event)) is not None:
-                controls.append((event.seq, without_texts(body)))
-        found = switched(controls)
-        state = self._base(now, controls, found).copy()
-        self._add_originals(state, controls, found)
+                controls.add(event.seq, body)
+        base, found, is_known = self._base(now, controls)
+        state = base.copy()
+        later = controls.after(base.head)
+        self._add_originals(state, later, found)
         state.begin_walk(found)
         for event in self._on(state.head, now.head, found):
             self._step(state, event, found)
@@ -204,21 +221,55 @@ class Past:
         state = state.copy()
         for event in events:
             self._step(state, event, found)
-        erases = [seq for seq, body in controls if isinstance(body, Erase)]
+        erases = [seq for seq, body in later if isinstance(body, Erase)]
         state.reached_at = max([state.reached_at, *erases])
-        state.end_walk()
+        state.end_walk(base if is_known else None)
         state.forget_contents()
         return state
 
-    def _base(self, now: Fold, controls: Controls, found: Switches) -> Fold:
-        """The newest known fold of events that are on or off as they are now."""
-        upto = now.head
+    def _base(self, now: Fold, controls: ControlLog) -> tuple[Fold, Switches, bool]:
+        """The newest known fold that no later control event changes, the switches of the events
+        after it, and whether its eras are known to hold."""
+        upto, found = controls.cut(now.head), Switches()
         while True:
-            state = self._nearest(upto, now)
-            differing = _first_differing(state.head, controls, found)
-            if differing is None:
-                return state
-            upto = differing - 1
+            base = self._nearest(upto, now)
+            upto = controls.cut(base.head)
+            if upto < base.head:
+                continue
+            later = controls.after(base.head)
+            found = switched(later, base.pins)
+            # An edit of a message that is pinned later does not apply.
+            pinned = [seq for seq in found.pins ^ base.pins if is_in(base.edited, seq)]
+            if base.head and pinned:
+                upto = min([base.head, *pinned]) - 1
+                continue
+            break
+        shortened = {
+            seq
+            for seq, _ in found.winners
+            if seq <= base.head and (slot := base.slot_at(seq)) is not None and slot.edits
+        }
+        pins = found.pins
+        # A pin of an earlier message that is not on the page: it may be off.
+        hidden = {
+            body.seq
+            for _, body in later
+            if isinstance(body, Pin) and body.seq <= base.head and base.slot_at(body.seq) is None
+        }
+        if hidden:
+            off = switched(controls.upto(base.head).all()).off
+            pins -= {seq for seq in hidden if seq in off}
+        found = replace(
+            found,
+            pins=pins,
+            erased={**base.erased, **found.erased},
+            again=found.again | shortened,
+        )
+        first = change_of(*later[0]) if later else None
+        is_split = first is not None and goes_on(base.newest, first)
+        touched = any(isinstance(body, Pin) and is_in(base.edited, body.seq) for _, body in later)
+        is_known = controls.cut(base.head, ever=True) == base.head
+        return base, found, is_known and not (is_split or touched or hidden)
 
     def _on(self, after: int, last: int, found: Switches) -> Iterator[Event]:
         """The events of a range, without the spans that are off."""
@@ -246,10 +297,10 @@ class Past:
                             contents[seq] = content
         state.step(event, live=event.seq not in found.off, found=found)
 
-    def _add_originals(self, state: Fold, controls: Controls, found: Switches) -> None:
+    def _add_originals(self, state: Fold, later: Controls, found: Switches) -> None:
         """Adds the originals of messages on the page whose blocks are replaced again."""
-        for seq, body in controls:
-            if seq <= state.head or not isinstance(body, Replace) or body.seq not in found.again:
+        for _, body in later:
+            if not isinstance(body, Replace) or body.seq not in found.again:
                 continue
             slot = state.slot_at(body.seq)
             if slot is None or slot.standin or body.seq in state.originals:
@@ -258,40 +309,3 @@ class Past:
                 message = None if body.seq in found.erased else decode(event)
                 if isinstance(message, Message):
                     state.originals[body.seq] = message
-
-
-def _first_differing(head: int, controls: Controls, found: Switches) -> int | None:
-    """A place up to `head` such that no fold from there up to `head` fits the switches; None if
-    the fold at `head` fits."""
-    if head == 0:
-        return None
-    for span in found.off.upto(head)[-1:]:
-        if span.last == head:
-            return span.first
-    own = controls[: bisect_right(controls, head, key=lambda control: control[0])]
-    then = switched(own)
-    off = _first_difference(then.off.spans, found.off.upto(head))
-    if off is not None:
-        # Before an event that reaches back, others may have been on.
-        reaching = (s for s, body in reversed(own) if isinstance(body, Revert | Restore | Erase))
-        return max(off, next(reaching, 0))
-    erased = [seq for seq in found.erased if seq <= head and seq not in then.erased]
-    pins = found.pins ^ then.pins
-    edits = [
-        seq
-        for seq, body in own
-        if isinstance(body, Replace | Hide | Summarize) and any(p in named_by(body) for p in pins)
-    ]
-    return min([*erased, *edits], default=None)
-
-
-def _first_difference(one: Sequence[Span], other: Sequence[Span]) -> int | None:
-    """The first seq in only one of two lists of sorted spans."""
-    for mine, theirs in zip_longest(one, other):
-        if mine is None or theirs is None:
-            return int((mine or theirs).first)
-        if mine.first != theirs.first:
-            return int(min(mine.first, theirs.first))
-        if mine.last != theirs.last:
-            return int(min(mine.last, theirs.last)) + 1
-    return None

@@ -194,7 +194,7 @@ def restored(log: Log, seq: int, config: Config) -> Restored:
     """The effect of going back to a seq, on everything active now."""
     later = list(log.read(seq, log.state.head))
     off = switches(later).off
-    originals = log.originals(Span(seq + 1, log.state.head))
+    originals = log.originals_in(later)
     requests = [slot.seq for slot in originals if is_request(slot)]
     return Restored(
         seq=seq,

@@ -206,13 +206,14 @@ class StateWalk:
             span, before = EVERYTHING, state.slots
             self._state = state = self._log.past.switched_on(state, [event])
             state.erased = self._erased.copy()
-            off = switched(state.controls.all()).off
-            for changed in _in_one_only(self._off.spans, off.spans):
+            cut = state.controls.cut(event.seq - 1, ever=True)
+            off = switched(state.controls.after(cut)).off
+            for changed in _in_one_only(self._off.after(cut), off.spans):
                 start, end = changed.first, changed.last + 1
                 candidates.update(
                     self._seqs[bisect_left(self._seqs, start) : bisect_left(self._seqs, end)]
                 )
-            self._off = off
+            self._off = Off((*self._off.upto(cut), *off.spans))
         if span.first <= span.last:
             candidates |= self._note_slots(event.seq, before, self._slots(span))
         for seq in sorted(candidates):

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from refold import decoding
 from refold.checked import quoted
-from refold.core.active_events import Controls, switched, switches
+from refold.core.active_events import ControlLog, Controls, switched, switches
 from refold.core.codec import decode
 from refold.core.fold import Fold
 from refold.core.laws import units
@@ -49,6 +49,7 @@ FILE_NOTE = "refold.file"
 FileKey = tuple[str, str]  # the folder of a file, and its path there
 ChangeOfFile = Literal["create", "change", "remove", "same", "impossible"]
 BATCHES_NAMED = 5
+HISTORY_EVENTS = 64  # control events that are read at first
 _HANDLE = re.compile(r"#([0-9]{1,15})")
 
 ChangeKind = Literal["none", "compaction", "restore"]
@@ -213,6 +214,19 @@ def history(controls: Controls) -> History:
         rooms_undone=[change for change in reverted if change.is_room],
         taken_off=frozenset(taken_off),
     )
+
+
+def recent_history(controls: ControlLog, *, undone: bool = False) -> History:
+    """The newest part of the history, back to the newest active change or the last undone one."""
+    count = HISTORY_EVENTS
+    while True:
+        start = controls.cut(controls.newest(count), ever=True)
+        past = history(controls.after(start))
+        found = past.undone if undone else past.active
+        # An edit of the batch may be before the start.
+        if not start or (found and controls.first_of(found[-1].batch) in (0, found[-1].seq)):
+            return past
+        count *= 4
 
 
 def undoing(past: History) -> list[Revert]:

@@ -138,7 +138,7 @@ def original(
 
 
 def references(text: str) -> list[str]:
-    """The ids of artifacts in a text, as `artifact://art-…` or bare handles, each once, in order.
+    """The ids of artifacts in the text, as `artifact://art-…` or bare handles, each once, in order.
     They need not exist."""
     return list(dict.fromkeys(match[1] or match[2] for match in _REFERENCE.finditer(text)))
 

@@ -16,6 +16,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from refold.decoding import regex
+
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
@@ -104,23 +106,23 @@ IRREGULAR = {
 }
 
 
-_WORD = re.compile(r"[^\W_]+(?:[.:/@_+\\'’-]+[^\W_]+)*")
+_WORD = regex(r"[^\W_]+(?:[.:/@_+\\'’-]+[^\W_]+)*")
 # `port: 6432` gives a value; `Caroline: I moved to …` names a speaker.
-_ASSIGNED = re.compile(
+_ASSIGNED = regex(
     r"(?<=\w)\s*(?:=|:(?=\s)(?!\s+(?:i|we|he|she|they|you|it|my|our)\b)(?!\s+(?:\S+\s+){6}))\s*"
 )
 _SHORT_FORMS = (
-    (re.compile(r"(?<=[a-z])['’]re\b"), " are"),
-    (re.compile(r"\b(it|that|he|she|there|here)['’]s\b"), r"\1 is"),
-    (re.compile(r"\bcan['’]t\b"), "can not"),
-    (re.compile(r"(?<=[a-z])n['’]t\b"), " not"),
+    (regex(r"(?<=[a-z])['’]re\b"), " are"),
+    (regex(r"\b(it|that|he|she|there|here)['’]s\b"), r"\1 is"),
+    (regex(r"\bcan['’]t\b"), "can not"),
+    (regex(r"(?<=[a-z])n['’]t\b"), " not"),
 )
-_BEING_DONE = re.compile(r"\b(?:am|is|are)\s+(?=\w+ing\b)")
-_ON_PORT = re.compile(
+_BEING_DONE = regex(r"\b(?:am|is|are)\s+(?=\w+ing\b)")
+_ON_PORT = regex(
     r"\b(?:(?:is|are)\s+)?(?:listens?|listening|runs?|running|is|are|available|reachable|serves?)"
     r"\s+(?:on|at)\s+port\s+(?=\d)"
 )
-_BECAME = re.compile(
+_BECAME = regex(
     r"\b(?:(?:has|have|had)\s+)?(?P<passive>(?:been|was|were|is|are|got)\s+)?"
     r"(?P<verb>changed|raised|lowered|reduced|increased|extended|set|reset|updated|bumped|pushed"
     r"|postponed|shifted|switched|moved|upgraded|downgraded|migrated|relocated|transferred"
@@ -128,7 +130,7 @@ _BECAME = re.compile(
 )
 _WENT = ("moved", "relocated", "transferred")
 _TOOK_UP = ("switched", "upgraded", "downgraded", "migrated")
-NUMBER = re.compile(r"[vV]?\d[\w.:/,%-]*")
+NUMBER = regex(r"[vV]?\d[\w.:/,%-]*")
 
 
 def plain(content: str) -> str:
@@ -206,26 +208,26 @@ _VALUE = r"[^.;]{1,80}?"
 _CHANGES = r"moved?|switch(?:ed)?|changed?|migrated?|upgraded?|renamed?|went|relocated?"
 # Phrases for leaving one thing for another.
 _MOVES = (
-    re.compile(
+    regex(
         rf"\b(?:{_CHANGES})\b(?P<what>[^.;]{{0,80}}?)\bfrom\s+(?P<old>{_VALUE})\s+to\s+"
         r"(?P<new>[^.;]{1,80})"
     ),
-    re.compile(
+    regex(
         rf"\b(?:{_CHANGES})\b(?P<what>[^.;]{{0,80}}?)\bto\s+(?P<new>{_VALUE})\s+from\s+"
         r"(?P<old>[^.;]{1,80})"
     ),
-    re.compile(r"(?P<what>)\breplaced?\s+(?P<old>[^.;]{1,80}?)\s+(?:with|by)\s+(?P<new>[^.;]+)"),
-    re.compile(
+    regex(r"(?P<what>)\breplaced?\s+(?P<old>[^.;]{1,80}?)\s+(?:with|by)\s+(?P<new>[^.;]+)"),
+    regex(
         r"(?P<what>)^(?P<old>[^.;]{1,80}?)\s+(?:was|were|is|has been)\s+replaced\s+(?:with|by)\s+"
         r"(?P<new>[^.;]+)"
     ),
-    re.compile(r"(?P<what>)\buse\s+(?P<new>[^.;]{1,80}?)\s+instead of\s+(?P<old>[^.;]{1,80})"),
+    regex(r"(?P<what>)\buse\s+(?P<new>[^.;]{1,80}?)\s+instead of\s+(?P<old>[^.;]{1,80})"),
 )
-_ENDED = re.compile(r"\bno longer\b|\b(?:stopped|quit)\s+(?=\w+ing\b)")
-_DENIED = re.compile(r"(?<=\w)\s+(?:(?:do|does|did)\s+)?(?:not|never)\b")
-_ANY_MORE = re.compile(r"\bany ?(?:more|longer)\b")
-_LEFT_WORK = re.compile(r"^(?P<who>\w+(?: \w+)?) (?:has )?(?:left|quit) (?P<what>\w+(?: \w+)?)\W*$")
-_SENTENCES = re.compile(r"[.;!?。]\s+\S|\n\s*\S")
+_ENDED = regex(r"\bno longer\b|\b(?:stopped|quit)\s+(?=\w+ing\b)")
+_DENIED = regex(r"(?<=\w)\s+(?:(?:do|does|did)\s+)?(?:not|never)\b")
+_ANY_MORE = regex(r"\bany ?(?:more|longer)\b")
+_LEFT_WORK = regex(r"^(?P<who>\w+(?: \w+)?) (?:has )?(?:left|quit) (?P<what>\w+(?: \w+)?)\W*$")
+_SENTENCES = regex(r"[.;!?。]\s+\S|\n\s*\S")
 _DETERMINERS = frozenset({"the", "our", "my", "all"})
 SUBJECT_WORDS_MAX, WORDS_MAX = 8, 40  # a longer sentence makes several claims
 
@@ -443,12 +445,12 @@ def ends(move: Claim, claim: Claim) -> bool:
 # Sharing one of these does not mean that two sentences have a topic in common: two unrelated
 # appointments may both be on Mondays.
 WEAK_STEMS = frozenset(map(stem, (*LITTLE, *DAYS_AND_MONTHS, *NUMBER_WORDS, *CURRENCIES)))
-_PHRASE = re.compile(
+_PHRASE = regex(
     r"\b(?:no (?:more|longer)|any (?:more|longer)|these days|as of|went from"
     r"|(?:from|starting|beginning) (?:this|today|now|next|on)|(?:up|down|over) to|stepped down"
     r"|is over|t(?:ake|akes|ook|aken) over|g[ai]ven? up)\b"
 )
-_SIMPLE_WORD = re.compile(r"\w+")
+_SIMPLE_WORD = regex(r"\w+")
 
 
 def announces_change(content: str) -> bool:

@@ -12,7 +12,6 @@ knows what is unfinished, `semantic` offers `forget`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -41,6 +40,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.shortened import summary_text, text_of
+from refold.decoding import regex
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.log.log import Log, now_ms
@@ -50,6 +50,7 @@ from refold.memory.entry import Forgotten, Version
 from refold.memory.fold import Entries, sealed
 from refold.memory.journal import Journal
 from refold.memory.ranking import Finder
+from refold.search.snippets import OWN_PREFIX
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.stores import erase_events, is_same_place, is_there, open_store
 from refold.stores.protocol import Store
@@ -58,7 +59,7 @@ STORES = "stores"  # metadata key of a marker: the other stores to erase in
 MENTIONS_TOLD = 20
 BY = "memory"
 REMEMBER = "remember"
-_WORD = re.compile(r"\w+")
+_WORD = regex(r"\w+")
 OUT_OF_REACH = ("earlier exports", "backups of the files")
 OTHER_STORES = "conversations in stores that were not named"
 
@@ -331,8 +332,8 @@ def _look_at(
 
 
 def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool:
-    """Whether a message shows an entry: as a memory on the page, as a result that recalls it, or as
-    the call that stored it."""
+    """Whether a message shows an entry: as a memory on the page, as a result of a tool that recalls
+    it or of refold's own tools, or as the call that stored it."""
     shown = message.metadata.get(MEMORIES)
     if shown is not None and (
         not ids.isdisjoint(shown) or _says("\n".join(map(_block_text, message.blocks)), spoken)
@@ -340,7 +341,9 @@ def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool
         return True
     for block in message.blocks:
         text = _block_text(block)
-        recalls = isinstance(block, ToolResult) and any(id in text for id in ids)
+        recalls = isinstance(block, ToolResult) and (
+            block.name.startswith(OWN_PREFIX) or any(id in text for id in ids)
+        )
         remembers = isinstance(block, ToolCall) and block.name == REMEMBER
         if (recalls or remembers) and _says(text, spoken):
             return True
@@ -371,7 +374,7 @@ def _tells_of(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
 
 
 def _says(text: str, spoken: Sequence[str]) -> bool:
-    """Whether a text contains one of these sentences, ignoring case, punctuation and line
+    """Whether the text contains one of these sentences, ignoring case, punctuation and line
     breaks."""
     folded = text.casefold()
     # Most texts lack the longest word, and need no further check.

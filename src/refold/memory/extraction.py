@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from refold.core.model import Message, Trust, shows_memories
+from refold.decoding import regex
 from refold.ledger.sentences import marked, own_text, sentences
 from refold.memory.claim import claim_of
 from refold.memory.standing_rules import PARAGRAPHS, clauses_of, is_standing
@@ -77,8 +78,8 @@ PLAIN_SHARE, PROSE_SHARE = 0.5, 0.8  # of the words of a line; the latter if it 
 
 
 def typed(text: str) -> str:
-    """A user's message without what was pasted into it. A block of code stays where a standing rule
-    ends in a colon before it."""
+    """A user's message without pasted parts. A block of code stays if a standing rule that ends in
+    a colon precedes it."""
 
     def left(block: re.Match[str]) -> str:
         before = text[: block.start()].rstrip()
@@ -133,7 +134,7 @@ def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
 
 
 def may_be_kept(text: str, chars_max: int = SENTENCE_CHARS_MAX) -> bool:
-    """Whether a text has an acceptable length and contains no secret."""
+    """Whether the text has an acceptable length and contains no secret."""
     size = len(text.strip())
     return SENTENCE_CHARS_MIN <= size <= chars_max and redacted(text) == text
 
@@ -150,12 +151,12 @@ def _within(taken: list[Taken], room: int) -> list[Taken]:
     return [one for one in taken if one.kind != EVENT or id(one) in kept]
 
 
-_PREFERENCE = re.compile(
+_PREFERENCE = regex(
     r"\b(?:i|we)(?:['’]d| would)?(?: really| also| usually| always| do| don['’]t| do not){0,2} "
     r"(?:prefer|like|love|hate|dislike|enjoy|favou?r)\b|\bmy favou?rite\b|\bcall me\b",
     re.IGNORECASE,
 )
-_ROLE = re.compile(
+_ROLE = regex(
     r"\b[Mm]y name is\b|\bI(?: am|['’]m) (?:an?|the|your|our) \w+"
     r"|\b[A-Z][\w.-]{0,40}(?:,| is| was| became)(?: now)? (?:our|my|the|an?|your) (?:[\w-]+ ){0,3}"
     r"(?:lead|manager|owner|maintainer|reviewer|designer|engineer|developer|architect|boss|admin"
@@ -165,43 +166,43 @@ _ROLE = re.compile(
     r"|\b[A-Z][\w.-]{0,40} (?:owns|maintains|leads|manages|reviews|runs|approves|handles"
     r"|is responsible for|is in charge of|reports to|works (?:on|for|at|as|with))\b"
 )
-_LOCATOR = re.compile(
+_LOCATOR = regex(
     r"https?://|\blocalhost\b|\bports? \d{2,5}\b|\b[\w-]+(?:\.[\w-]+)*:\d{2,5}\b"
     r"|(?<![\w/])(?:~|\.{1,2})?/[\w.@-]{2,}|\b[\w.-]+/[\w.-]+/[\w./-]+|\b[A-Za-z]:\\\w"
     r"|\b[\w-]+\.(?:py|tsx?|jsx?|go|rs|java|toml|ya?ml|json|md|sql|env|ini|cfg|lock|db|sh|log)\b"
 )
-_STANDS = re.compile(
+_STANDS = regex(
     r"\b(?:is|are|lives?|runs?|listens?|lies?|stays?|goes|go|kept|stored|located|found|mounted"
     r"|deployed|served|points?|resides?|belongs?|uses?|reads?|writes?)\b",
     re.IGNORECASE,
 )
-_TODO = re.compile(
+_TODO = regex(
     r"\b(?:todo|to do|open task)s?\b ?:|\bstill (?:need|have|has|needs) to\b"
     r"|\b(?:remember|remind (?:me|us)|(?:do not|don['’]t) forget) to\b",
     re.IGNORECASE,
 )
-_ASKS = re.compile(r"^(?:can|could|would|will|please|how|what|why|where|when|who|which)\b", re.I)
+_ASKS = regex(r"^(?:can|could|would|will|please|how|what|why|where|when|who|which)\b", re.I)
 
 # --- events ---
 
-_ABOUT_SELF = re.compile(
+_ABOUT_SELF = regex(
     r"\b(?:i|i['’](?:m|ve|d|ll)|my|we|we['’](?:re|ve|d|ll)|our|me|us)\b", re.IGNORECASE
 )
-_TIME = re.compile(
+_TIME = regex(
     r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|since|until|recently|weekend|birthday"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august"
     r"|september|october|november|december|(?:year|month|week|day|hour)s?|spring|summer|autumn"
     r"|fall|winter)\b",
     re.IGNORECASE,
 )
-_PEOPLE = re.compile(
+_PEOPLE = regex(
     r"\b(?:wife|husband|mom|mother|dad|father|son|daughter|kids?|child(?:ren)?|brother|sister"
     r"|friends?|family|partner|girlfriend|boyfriend|colleagues?|boss|team|dog|cat|pets?|puppy"
     r"|neighbou?rs?|grand(?:ma|pa|mother|father)|aunt|uncle|cousin|roommate|teacher|coach|mentor"
     r"|customers?|clients?)\b",
     re.IGNORECASE,
 )
-_ACTS = re.compile(
+_ACTS = regex(
     r"\b(?:went|bought|got|started|began|joined|moved|made|took|won|lost|met|visited|finished"
     r"|signed|adopted|painted|wrote|read|attended|learn(?:ed|t)|applied|planned|planning|working"
     r"|found|gave|ran|saw|had|tried|opened|built|created|hosted|organi[sz]ed|graduated|married"
@@ -210,13 +211,13 @@ _ACTS = re.compile(
     r"|deployed|hired|sold)\b",
     re.IGNORECASE,
 )
-_NAMED = re.compile(r"(?<=[a-z,] )[A-Z][a-zA-Z]+|\"[^\"]{2,60}\"|\d")
-_SMALL_TALK = re.compile(
+_NAMED = regex(r"(?<=[a-z,] )[A-Z][a-zA-Z]+|\"[^\"]{2,60}\"|\d")
+_SMALL_TALK = regex(
     r"^(?:wow|thanks?|thank you|that['’]s|sounds|congrat\w*|awesome|cool|great|yeah|yes|no|hey|hi"
     r"|hello|glad|nice|good|i agree|totally|absolutely|definitely|no problem|sure|ok|okay|oh)\b",
     re.IGNORECASE,
 )
-_YOU = re.compile(r"\byou(?:r|['’](?:re|ve|ll|d))?\b", re.IGNORECASE)
+_YOU = regex(r"\byou(?:r|['’](?:re|ve|ll|d))?\b", re.IGNORECASE)
 
 
 def kind_of(sentence: str, binding: str, *, by_user: bool) -> str:

@@ -19,6 +19,7 @@ from statistics import fmean, pstdev
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.decoding import regex
 from refold.memory.claim import DAYS_AND_MONTHS, NUMBER_WORDS
 from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms, reworded
 from refold.memory.vector_stores import ExternalVectors, external_store
@@ -346,13 +347,13 @@ _KINDS = (
         re.compile(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b", re.IGNORECASE),
     ),
 )
-_ASKS = re.compile(
+_ASKS = regex(
     r"^\s*(?:who|what|when|where|why|which|how|do|does|did|is|are|was|were|am|can|could|should|will"
     r"|would|have|has|had|may|must)(?:m|se|['’]s)?\b|\?\s*$",
     re.IGNORECASE,
 )
-_MINE = re.compile(r"\b(?:i|my|me|mine)\b", re.IGNORECASE)
-_OURS = re.compile(r"\b(?:we|our|us|ours)\b", re.IGNORECASE)
+_MINE = regex(r"\b(?:i|my|me|mine)\b", re.IGNORECASE)
+_OURS = regex(r"\b(?:we|our|us|ours)\b", re.IGNORECASE)
 
 
 class Fitness:

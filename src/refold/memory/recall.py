@@ -9,7 +9,6 @@ as a new one, near by vectors or by rare words: the caller decides. Neighbours: 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -18,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Memory
+from refold.decoding import regex
 from refold.display import number
 from refold.memory.claim import claim_of
 from refold.memory.entry import MemoryEntry, Run, Version
@@ -255,7 +255,7 @@ def _preference(entry: MemoryEntry, uses: Mapping[str, int]) -> tuple[int, int]:
 QUERY_WORDS_MAX, CANDIDATES_MAX = 60, 40
 SENTENCES_MAX, HITS_EACH = 60, 5  # sentences to search for, and hits of each
 WORDS_NEAR = 0.15  # least cosine of words weighted by rarity; measured on the lives in bench
-_WORD = re.compile(r"\w+")
+_WORD = regex(r"\w+")
 
 
 def near(

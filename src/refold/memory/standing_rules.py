@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from refold.decoding import regex
 from refold.ledger.sentences import sentences
 from refold.memory.claim import stem
 from refold.memory.entry import MemoryEntry
@@ -50,9 +51,9 @@ _ORDERS = (
     r"|\b(?:i['’]d like|i want|i need) you to (?:start|begin|use|end|get|update|change|switch)\b"
     r"|\bi (?:now )?(?:want|need|expect) (?:all|every|each|your)\b"
 )
-_STANDS = re.compile(f"{_SOON}|{_ORDERS}", re.IGNORECASE)
-_GOES_ON = re.compile(r"(?:please )?\w+ (?:them|it)\b", re.IGNORECASE)
-PARAGRAPHS = re.compile(r"\n\s*\n")
+_STANDS = regex(f"{_SOON}|{_ORDERS}", re.IGNORECASE)
+_GOES_ON = regex(r"(?:please )?\w+ (?:them|it)\b", re.IGNORECASE)
+PARAGRAPHS = regex(r"\n\s*\n")
 
 
 def is_standing(sentence: str) -> bool:
@@ -61,7 +62,7 @@ def is_standing(sentence: str) -> bool:
 
 
 def clauses_of(text: str) -> list[str]:
-    """The standing rules in a text, each with what it needs to be read alone."""
+    """The standing rules in the text, each with what it needs to be read alone."""
     found: dict[str, None] = {}
     for paragraph in PARAGRAPHS.split(text):
         parts = sentences(paragraph)
@@ -101,8 +102,8 @@ def _clauses_kept(text: str) -> tuple[str, ...]:
     return tuple(clauses_of(text))
 
 
-_VALUE = re.compile(r"[`'\"“„«][^`'\"”“»]{1,40}[`'\"”“»]|\S*[\d_/@.]\w\S*")
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_VALUE = regex(r"[`'\"“„«][^`'\"”“»]{1,40}[`'\"”“»]|\S*[\d_/@.]\w\S*")
+_WORD = regex(r"[^\W\d_]{3,}")
 _MARKS = """
 always never now forward going moving every all please want like need start starting ensure make
 sure additionally also should must prefix suffix names name naming

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from refold.decoding import regex
 from refold.memory.claim import LITTLE
 from refold.search.words import STOP, Query, Stems, Term
 
@@ -36,8 +37,8 @@ _PHRASES = {
     "runs the company": "ceo",
     "head of the company": "ceo",
 }
-_PHRASE = re.compile(rf"\b(?:{'|'.join(_PHRASES)})\b", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d_]+")
+_PHRASE = regex(rf"\b(?:{'|'.join(_PHRASES)})\b", re.IGNORECASE)
+_WORD = regex(r"[^\W\d_]+")
 _GROUPS = """
 boss manager supervisor superior report
 job work profession occupation employer career employed position role

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
+from refold.decoding import regex
 from refold.display import INVISIBLE
 from refold.redaction.rules import (
     SHAPES,
@@ -80,7 +81,7 @@ PART_CHARS, SAMPLE_CHARS = 10, 5
 # Longest common beginning of all secrets of a kind, which may be shown.
 BEGINNING_CHARS = 13
 # A key block is recognized by its lines.
-_LINE_END = re.compile(r"(?:\s|\\+[nrt])+")
+_LINE_END = regex(r"(?:\s|\\+[nrt])+")
 
 
 class KnownSecrets:
@@ -158,7 +159,7 @@ _COLOUR = r"\[[0-9;:?]{0,40}+[ -/]{0,4}+[@-~]"
 def _escapes(invisible: str, more: str) -> re.Pattern[str]:
     # One character class comes first, so that the search can jump to it; a run of backslashes is
     # matched once, from its beginning.
-    return re.compile(
+    return regex(
         rf"[\\\x1b{invisible}]"
         rf"(?:(?<=\x1b){_COLOUR}"
         rf"|(?<=\\)(?<!\\\\)\\*+(?:(?:x1[bB]|0?33|e|u001[bB]){_COLOUR}"

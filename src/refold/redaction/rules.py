@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from refold.decoding import regex
 from refold.redaction.values import FoundSecret, is_code, is_placeholder, is_random, places
 
 _STARTS = (
@@ -32,7 +33,7 @@ KEY_CHARS_MAX = 200  # longer values are encoded bytes
 
 # Every secret of a known shape lies in such a run, and little other text does, so anchors are
 # searched only in these.
-RUN = re.compile(r"[A-Za-z0-9_+/=.~$:?&%@-]{20,}+")
+RUN = regex(r"[A-Za-z0-9_+/=.~$:?&%@-]{20,}+")
 
 
 class Shape(NamedTuple):
@@ -67,17 +68,17 @@ def shape(kind: str, prefix: str, body: str) -> Shape:
     literal = re.escape(prefix)
     # The prefix comes first in the pattern, and its context is checked afterwards, so that the
     # search can jump to the prefix.
-    return Shape(kind, prefix, re.compile(f"{literal}{_starting(literal)}{body}{_END}"))
+    return Shape(kind, prefix, regex(f"{literal}{_starting(literal)}{body}{_END}"))
 
 
 def inner(kind: str, anchor: str, pattern: str) -> Shape:
     """A secret with an `anchor` somewhere inside."""
-    return Shape(kind, anchor, re.compile(f"{_starting('')}{pattern}{_END}"))
+    return Shape(kind, anchor, regex(f"{_starting('')}{pattern}{_END}"))
 
 
 def whole(kind: str, anchor: str, *patterns: str) -> Shape:
     """A secret with its own pattern, in parts, around an `anchor`."""
-    return Shape(kind, anchor, re.compile("".join(patterns)))
+    return Shape(kind, anchor, regex("".join(patterns)))
 
 
 def _starting(literal: str) -> str:
@@ -214,7 +215,7 @@ SHAPES: tuple[Shape, ...] = (
 
 # Not a secret, but private: removed only if the setting says so. `git@host:` is an address of code,
 # and `name@2x.png` a file.
-EMAIL = re.compile(
+EMAIL = regex(
     r"(?<![A-Za-z0-9._%+/-])(?!git@)[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}+@"
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}"
     r"(?!(?:png|jpe?g|gif|svg|webp)\b)[A-Za-z]{2,24}\b"
@@ -234,7 +235,7 @@ def any_of(words: Iterable[str]) -> str:
 
 # An anchor of one character is in most runs.
 _OFTEN = tuple(shape for shape in SHAPES if len(shape.anchor) == 1)
-_ANCHOR = re.compile(any_of(shape.anchor for shape in SHAPES if len(shape.anchor) > 1))
+_ANCHOR = regex(any_of(shape.anchor for shape in SHAPES if len(shape.anchor) > 1))
 
 
 def by_shape(text: str, lowered: str) -> Iterator[FoundSecret]:
@@ -255,20 +256,20 @@ def emails_in(text: str) -> list[FoundSecret]:
 
 
 # A path that was made plain has one slash: `https:/user:password@host`.
-_ADDRESS = re.compile(
+_ADDRESS = regex(
     r":/{1,8}(?P<user>[^\s/:@\"'<>\\]{0,100}+):(?P<secret>[^\s/@\"'<>\\\[\]{}]{1,200}+)@"
 )
 # curl -u NAME:PASSWORD, but not docker run -u 1000:1000
-_ACCOUNT = re.compile(
+_ACCOUNT = regex(
     r"-u(?:ser)?[ =][\"']?(?P<user>[^\s:\"'/$]{1,64}+):(?P<secret>(?!\d++\s)[^\s\"'/:]{4,200}+)"
 )
-_REQUEST = re.compile(r"(?:[ \t]{1,4}|%20)(?P<secret>[A-Za-z0-9._~+/-]{12,}+={0,2})")
-_COOKIES = re.compile(
+_REQUEST = regex(r"(?:[ \t]{1,4}|%20)(?P<secret>[A-Za-z0-9._~+/-]{12,}+={0,2})")
+_COOKIES = regex(
     r"2?[\"'`]{0,2}[ \t]{0,2}(?:[:=]|,[ \t]{0,2}(?=[\"']))[ \t]{0,4}[\"'`]?"
     r"(?P<pairs>[\w.$-]{1,80}+=[^\n\"'`]{1,8000}+)"
 )
-_COOKIE = re.compile(r"(?P<name>[\w.$-]{1,80}+)=(?P<secret>[^\s;,<>\\]{6,4096}+)")
-_COOKIE_NAME = re.compile(r"(?i)sess|sid\b|auth|token|jwt|csrf|xsrf|login|remember|secret|passw")
+_COOKIE = regex(r"(?P<name>[\w.$-]{1,80}+)=(?P<secret>[^\s;,<>\\]{6,4096}+)")
+_COOKIE_NAME = regex(r"(?i)sess|sid\b|auth|token|jwt|csrf|xsrf|login|remember|secret|passw")
 COOKIE_CHARS_SURE = 16
 
 
@@ -333,7 +334,7 @@ KEY_VARIETY = 16
 
 _BEGIN = "-----BEGIN "
 _GAP = r"(?:\s|\\[nrt]|[\"',>|+#*]){0,40}+"
-_PRIVATE = re.compile(
+_PRIVATE = regex(
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
     # Headers, each up to the end of its line or, if everything is on one line, one word; then lines
     # of encoded bytes, unlike prose after a mere mention of the first line.
@@ -342,14 +343,12 @@ _PRIVATE = re.compile(
     rf"(?P<end>(?:{_GAP}[A-Za-z0-9+/=]{{1,75}}+){{0,2}}"
     rf"{_GAP}-----END [A-Z0-9 ]{{0,30}}PRIVATE KEY(?: BLOCK)?-----)?"
 )
-_PUBLIC = re.compile(
+_PUBLIC = regex(
     r"-----BEGIN (?![A-Z0-9 ]{0,30}PRIVATE)[A-Z0-9 ]{1,40}-----[A-Za-z0-9+/=\s]{0,20000}+"
     r"-----END [A-Z0-9 ]{1,40}-----"
 )
-_KEY_LINE = re.compile(
-    r"\n[ \t>|+-]{0,8}(?P<line>[A-Za-z0-9+/]{60,76}={0,2})(?=[ \t\r]{0,4}(?:\n|\Z))"
-)
-_KEY_STARTS = re.compile(
+_KEY_LINE = regex(r"\n[ \t>|+-]{0,8}(?P<line>[A-Za-z0-9+/]{60,76}={0,2})(?=[ \t\r]{0,4}(?:\n|\Z))")
+_KEY_STARTS = regex(
     r"MII[A-Za-z0-9+/]{1,3}IBA[AD]|MHcCAQEE|MC4CAQAwBQYDK2Vw|MIGHAgEAMBMG|b3BlbnNzaC1rZXktdjE"
 )
 

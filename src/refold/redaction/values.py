@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from refold.decoding import regex
+
 _WORDS = (
     "passw", "passphrase", "secret", "token", "credential", "authorization", "apikey", "api_key",
     "api-key", "accesskey", "access_key", "access-key", "privatekey", "private_key", "private-key",
@@ -20,7 +22,7 @@ _WORDS = (
     "encryptionkey", "master_key", "pwd",
 )  # fmt: skip
 _PASSWORDS = ("passw", "passphrase", "pwd")
-_TAIL = re.compile(
+_TAIL = regex(
     # after the revealing word: the rest of the name, the tie between name and value, the value
     r"(?P<rest>[\w-]{0,40}+)(?P<tie>\\{0,3}[\"'`\]]{0,2}[ \t]{0,4}"
     r"(?::[ \t]?&?(?:'static )?(?:str|string)[ \t]?)?"
@@ -30,7 +32,7 @@ _TAIL = re.compile(
     r"(?P<bare>[A-Za-z0-9_+/=.~!@#$%^&*-]{6,400}+)(?![\w(\[{.]))",
     re.IGNORECASE,
 )
-_OTHER_REST = re.compile(
+_OTHER_REST = regex(
     # names that describe a secret: its type, location, size, age
     r"(?:s?[_-]?(?:types?|names?|count\w*|kinds?|class|izer\w*|ize\w*|fields?|ur[il]\w*|endpoint|"
     r"paths?|files?|dir|folder|expir\w*|ttl|len\w*|size|limit\w*|max\w*|min\w*|budget|used|usage|"
@@ -41,13 +43,13 @@ _OTHER_REST = re.compile(
     r"rate|cost|at|by|for|from|in|is|of|to|out))$",
     re.IGNORECASE,
 )
-_UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_UUID = regex(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 # A redaction note, and a key that is not a secret.
-_NO_NAME = re.compile(r"(?i)(?:\[redacted [\w .]*+|public(?:key)?)\Z")
-_LOGIN = re.compile(r"\blogin\s{1,4}\S{1,60}\s{1,4}\Z")  # of a netrc file
-_SYMBOL = re.compile(r"[!@#$%^&*+=~?]")
-_NEXT_FIELD = re.compile(r"&[\w.-]{1,40}=")
-_REST_OF_PASSWORD = re.compile(r"(?i)^(?:or)?d")
+_NO_NAME = regex(r"(?i)(?:\[redacted [\w .]*+|public(?:key)?)\Z")
+_LOGIN = regex(r"\blogin\s{1,4}\S{1,60}\s{1,4}\Z")  # of a netrc file
+_SYMBOL = regex(r"[!@#$%^&*+=~?]")
+_NEXT_FIELD = regex(r"&[\w.-]{1,40}=")
+_REST_OF_PASSWORD = regex(r"(?i)^(?:or)?d")
 
 
 def after_names(text: str, lowered: str) -> Iterator[FoundSecret]:
@@ -136,17 +138,17 @@ def _is_tied(text: str, at: int, tie: str) -> bool:
 # 1.7, code 5.
 RANDOM_WORD, STRICT_WORD, LETTERS_WORD = 3.2, 2.5, 2.2
 
-_CODE = re.compile(
+_CODE = regex(
     r"(?i)(?:[$%<{(\[&*]|process\.env|os\.environ|env[.(]|self\.|this\.|"
     r"(?:none|null|nil|true|false|undefined)\b|"
     r"secretref:|vault:|op://|arn:|ref\+|file:|https?://)|.*(?:\$\{|\{\{|%s|%\(|\}\}|\(\))"
 )
-_PATH = re.compile(r"[.~]{0,2}/[\w.-]")
-_PLACEHOLDER = re.compile(
+_PATH = regex(r"[.~]{0,2}/[\w.-]")
+_PLACEHOLDER = regex(
     r"(?i)example|placeholder|change.?me|redacted|not.?a.?real|foo.?bar|\.{3}|…|0123456789|"
     r"1234567|abcdefg|deadbeef|([x0*.#])\1{5}"
 )
-_PLACEHOLDER_WORDS = re.compile(
+_PLACEHOLDER_WORDS = regex(
     # Too short to prove anything in a value that looks random: among a thousand random letters,
     # some spell "akey".
     r"(?i)your|dummy|x{4}|\*{3}|fake|sample|insert|replace|todo|lorem|<|>|[_-]here|"
@@ -155,9 +157,9 @@ _PLACEHOLDER_WORDS = re.compile(
     r"(?:my|some|the|a|new|old|wrong|bad|invalid|valid|super|top|db|test|user|admin|client|app)"
     r"[_-]?(?:secret|passw|token|key|pw)"
 )
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-_DASH = re.compile(r"(?<=[A-Za-z0-9])[._-]+(?=[A-Za-z0-9])")
-_INNER_DIGITS = re.compile(r"(?<=[A-Za-z])\d+(?=[A-Za-z])")
+_WORD = regex(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_DASH = regex(r"(?<=[A-Za-z0-9])[._-]+(?=[A-Za-z0-9])")
+_INNER_DIGITS = regex(r"(?<=[A-Za-z])\d+(?=[A-Za-z])")
 
 
 def is_random(value: str, *, strict: bool = False) -> bool:

@@ -198,24 +198,24 @@ def tokens_of_all(messages: list[Message]) -> int:
 
 
 def names_in(text: str) -> set[str]:
-    """The specific things in a text: paths, files, identifiers, ids, long numbers."""
+    """The specific things in the text: paths, files, identifiers, ids, long numbers."""
     found = (name.strip("./-") for name in _NAME.findall(text))
     return {name for name in found if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX}
 
 
 def words_besides(text: str, name: str) -> int:
-    """The number of words of three letters or more in a text, without the name."""
+    """The number of words of three letters or more in the text, without the name."""
     return len(_WORD.findall(text.replace(name, " ")))
 
 
 def is_telling(text: str, name: str) -> bool:
-    """Whether a text says something about a name: it has at least three other words. A bare list
+    """Whether the text says something about a name: it has at least three other words. A bare list
     says nothing."""
     return words_besides(text, name) >= 3
 
 
 def telling_share(text: str) -> float:
-    """The share of a text's characters in lines that say something about one of their names, or
+    """The share of the text's characters in lines that say something about one of their names, or
     have three words."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     told = sum(

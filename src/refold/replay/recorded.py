@@ -117,7 +117,8 @@ def _priced_as(model: str, message: Message) -> Message:
 
 
 def _bill_by_replay(said: ReplaySession, model: str, bill: Bill) -> Bill:
-    """The bill of the calls as they were sent; our own count of what was not recorded."""
+    """The bill of the calls as they were sent; calls without a recorded usage are counted by
+    refold."""
     [played] = replay_windows(said.messages, (NUMBER_MAX,), model)
     answers = (one for one in said.messages if one["role"] == "assistant")
     return replace(

@@ -1,10 +1,10 @@
 """The recorded usage of a session, and how it relates to the sizes that a replay counts.
 
 A replay counts four characters a token, and a session's file lacks the agent's system prompt and
-tools. The provider's reports tell both: `ratio` is the provider's tokens per token of ours, `front`
-the part of every prompt that is not in the file. Both are fitted once per session, and the front is
-played as blank text, so that it takes its room in every window. A prompt that differs from the
-recorded one costs what was recorded less the difference; the recorded one costs exactly that.
+tools. The provider's reports tell both: `ratio` is the provider's tokens per token that we count,
+`front` the part of every prompt that is not in the file. Both are fitted once per session, and the
+front is played as blank text, so that it takes its room in every window. A prompt that differs from
+the recorded one costs what was recorded less the difference; the recorded one costs exactly that.
 Neighbours: `session` attaches usage to answers, `run` plays.
 """
 

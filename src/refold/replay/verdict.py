@@ -18,7 +18,7 @@ from refold.display import number
 from refold.replay.run import AGENT, OURS, Outcome, Replayed
 
 STEPS = (40_000, 60_000, 80_000, 100_000, 130_000, 160_000, 200_000, 300_000, 500_000)
-PEAK_SHARE = 0.95  # a larger share of the largest prompt is no smaller window
+PEAK_SHARE = 0.95  # a larger share of the largest prompt does not count as a smaller window
 SAVED_MIN, KEPT_MIN = 0.10, 0.95  # shares that make a window worth it
 
 
@@ -194,8 +194,8 @@ def _in_own(made: Verdict) -> str:
     which = "the windows you had" if own.window is None else f"your window of {own.window:,}"
     full = f"At most {min(made.filled, 1.0):.0%} of {which} was used"
     if not own.compactions:
-        return f"{full}: refold would have folded nothing there."
-    return f"{full}: there refold would have folded {_times(own)} and {_effect(made, own)}."
+        return f"{full}: nothing would have been folded there."
+    return f"{full}: folding there, {_times(own)}, would have {_effect(made, own)}."
 
 
 def _in_others(made: Verdict, best: Option | None) -> str:

@@ -7,7 +7,6 @@ reads the logs and stores.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -27,13 +26,14 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.shortened import summary_text, text_of
+from refold.decoding import regex
 from refold.errors import Corrupt
 from refold.search.snippets import OWN_PREFIX
 
 PIECE_CHARS = 4_000
 TEXT_CHARS_MAX = 4_000_000
 # In a transcript with more people than roles, a message begins with its speaker: `Caroline: …`.
-_AUTHOR = re.compile(r"([A-Z][\w'.-]{1,30}): ")
+_AUTHOR = regex(r"([A-Z][\w'.-]{1,30}): ")
 
 
 class Document(Struct, frozen=True):

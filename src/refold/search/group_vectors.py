@@ -10,13 +10,13 @@ the nearness. Weights and handicaps come from cross-validation over `bench/locom
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy
 
+from refold.decoding import regex
 from refold.search import index_query, rank
 from refold.search.embedders import Transformer, Vector
 from refold.search.index import Index, Range
@@ -29,7 +29,7 @@ COMMON_MIN = 5  # entries; a word in fewer is not common, however few entries th
 COMPARED_MAX, BATCH = 20_000, 32
 BLOCK_ROWS = 8_192
 INTEGER_MAX = 127
-_WORD = re.compile(r"\w+")
+_WORD = regex(r"\w+")
 
 
 class GroupVectors(Vectors):

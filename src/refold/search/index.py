@@ -104,6 +104,8 @@ class Index:
             self.connection = database.copy(copy_of)
         else:
             self.connection, self.notice = database.connect(path)
+        # The sum over all lanes, and the state of the file that it is for.
+        self._whole_size: tuple[Any, tuple[int, float]] = (None, (0, 1.0))
         self.connection.register_fts5_function("occurrences", _occurrences)
         name, *options = words.TOKENIZER
         self._tokenizer = self.connection.fts5_tokenizer(name, options)
@@ -121,7 +123,7 @@ class Index:
         database.close(self.connection)
 
     def stems(self, text: str) -> list[str]:
-        """The terms of a text, by SQLite's tokenizer."""
+        """The terms of the text, by SQLite's tokenizer."""
         return [token for _, _, token in self.tokens(text)]
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
@@ -142,6 +144,22 @@ class Index:
     def marks(self) -> dict[str, Mark]:
         """The marks of all conversations."""
         return {row[0]: Mark(*row[1:]) for row in self.connection.execute(_MARK)}
+
+    @property
+    def followed(self) -> int:
+        """The store's count of changes up to which everything is in the index; 0 if unknown."""
+        has_count = "SELECT 1 FROM sqlite_schema WHERE name = 'progress'"
+        if not self.connection.execute(has_count).get:
+            return 0
+        found: int | None = self.connection.execute("SELECT upto FROM progress").get
+        return found or 0
+
+    def note_followed(self, upto: int) -> None:
+        """Keeps the count; 0 makes the next search compare all conversations."""
+        if upto != self.followed:
+            with database.transaction(self.connection):
+                self.connection.execute(_PROGRESS)
+                self.connection.execute("INSERT OR REPLACE INTO progress VALUES (1, ?)", (upto,))
 
     def enter(self, about: Conversation) -> None:
         """Registers a conversation without any entries; a fork starts where it left its parent."""
@@ -209,6 +227,7 @@ class Index:
         marks = [mark for id in conversations if (mark := self.mark(id))]
         if not marks:
             return
+        self.note_followed(0)
         with database.transaction(self.connection):
             for mark in marks:
                 self._delete_rows(*range_of(mark.number))
@@ -290,13 +309,22 @@ class Index:
 
     def size(self, ranges: Sequence[Range]) -> tuple[int, float]:
         """The number of entries in these ranges, and their mean length including borrowed words."""
+        version = (
+            self.connection.execute("PRAGMA data_version").get,
+            self.connection.total_changes(),
+        )
+        if ranges is EVERYWHERE and self._whole_size[0] == version:
+            return self._whole_size[1]
         query = "SELECT total(rows), total(near) FROM lanes WHERE number BETWEEN ? AND ?"
         count, context_words = 0, 0.0
         for first, last in ranges:
             [(rows, near)] = self.rows(query, (first >> POSITION_BITS, last >> POSITION_BITS))
             count += int(rows)
             context_words += near
-        return count, (context_words / count if count else 0.0) or 1.0
+        size = count, (context_words / count if count else 0.0) or 1.0
+        if ranges is EVERYWHERE:
+            self._whole_size = version, size
+        return size
 
     def sizes(self, ids: Iterable[int]) -> dict[int, int]:
         """The lengths of the existing entries among these ids, in words."""
@@ -317,6 +345,8 @@ class Index:
 # --- SQL ---
 
 _MARK = "SELECT id, number, head, chain, parent, parent_seq FROM conversations "
+# Made when it is first needed, so that older indexes stay as they are.
+_PROGRESS = "CREATE TABLE IF NOT EXISTS progress(one INTEGER PRIMARY KEY, upto INTEGER) STRICT"
 _MARK_MOVED = "UPDATE conversations SET head = ?, chain = ? WHERE number = ?"
 _ENTER = """
 INSERT OR IGNORE INTO conversations(id, parent, parent_seq, head, chain) VALUES (?,?,?,?,?)

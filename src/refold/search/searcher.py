@@ -53,14 +53,15 @@ Scored = tuple[int, float]  # the id of an entry, and its score
 
 class Question(Struct, frozen=True, kw_only=True):
     """A checked search request. `conversations` restricts it; None means all. With `redacts`,
-    secrets are removed from snippets."""
+    secrets are removed from snippets: like every part of a text, they go where the whole does
+    not."""
 
     text: str
     limit: int
     newest: bool
     conversations: list[str] | None
     filters: Filters
-    redacts: bool = False
+    redacts: bool = True
 
 
 class SearchOptions(TypedDict, total=False):
@@ -91,7 +92,7 @@ def question_of(query: str, **asked: Unpack[SearchOptions]) -> Question:
         limit=snippets.limit_checked(asked.get("limit", 10)),
         newest=newest,
         conversations=_conversation_ids(asked.get("conversation"), asked.get("conversations")),
-        redacts=asked.get("redacts", False),
+        redacts=asked.get("redacts", True),
         filters=snippets.filters_checked(
             role=asked.get("role"),
             tool=asked.get("tool"),

@@ -21,6 +21,7 @@ from refold.checked import quoted
 from refold.core import bookmark
 from refold.core.active_events import CONTROLS
 from refold.core.model import ROLES, Conversation, Event, Role
+from refold.decoding import regex
 from refold.display import without_colors
 from refold.errors import Invalid
 from refold.log.log import Log
@@ -37,7 +38,7 @@ KINDS_USUAL = KINDS[:4]
 LIMIT_MAX = 1_000
 # Results of our own tools repeat other hits, so they are found only on request.
 OWN_PREFIX = "refold_"
-_SPACES = re.compile(r"\s{2,}|[^\S ]")  # all but a single space
+_SPACES = regex(r"\s{2,}|[^\S ]")  # all but a single space
 
 Tokens = Callable[[str], list[tuple[int, int, str]]]
 Place = tuple[int, int, str]  # start, end and the term
@@ -73,7 +74,7 @@ def snippet_of(
 
 
 def _places(text: str, wanted: Wanted, tokens: Tokens) -> list[Place]:
-    """The matches in a text, by character position, in order and without overlaps."""
+    """The matches in the text, by character position, in order and without overlaps."""
     at = _characters(text)
     there = tokens(text)
     found = [(at(start), at(end), stem) for start, end, stem in there if stem in wanted.stems]
@@ -97,7 +98,7 @@ def _places(text: str, wanted: Wanted, tokens: Tokens) -> list[Place]:
 
 
 def _characters(text: str) -> Callable[[int], int]:
-    """A function from byte positions in the UTF-8 of a text to character positions."""
+    """A function from byte positions in the UTF-8 of the text to character positions."""
     if text.isascii():
         return lambda place: place
     encoded = text.encode("utf-8", "replace")

@@ -9,12 +9,12 @@ brings the events, `searcher` uses it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from refold.core.model import Conversation
+from refold.decoding import regex
 from refold.search import index_query, rank
 from refold.search import words as dates
 from refold.search.documents import Document
@@ -48,7 +48,7 @@ from refold.stores.protocol import (
 # Positions between the words of a text and the parts of its names, so that no phrase spans both.
 GAP = 8
 
-_PHRASE = re.compile(r'"([^"]*)"( \*)?')
+_PHRASE = regex(r'"([^"]*)"( \*)?')
 
 Scored = tuple[int, float]
 

@@ -21,7 +21,7 @@ from refold.core.codec import decode
 from refold.core.model import Conversation, Erase
 from refold.display import number
 from refold.errors import Corrupt, Denied, Invalid, Unavailable, sentence
-from refold.log.stored_logs import conversations
+from refold.log.stored_logs import conversations, is_conversation
 from refold.search import database
 from refold.search import index as sources
 from refold.search.embedders import Embedder, Transformer, Vector
@@ -29,8 +29,8 @@ from refold.search.index import EventDocuments, Index, Mark, Range
 from refold.search.rank import Matches
 from refold.search.vectors import CombinedScores, DimensionChanged, StandaloneVectors, Vectors
 from refold.search.words import Query
-from refold.stores import is_read_only
-from refold.stores.protocol import Store
+from refold.stores import changing, is_read_only
+from refold.stores.protocol import Changing, Store
 from refold.system import process_fork
 
 SEARCH_EVENTS, BATCH_EVENTS = 20_000, 5_000
@@ -187,6 +187,11 @@ class Upkeep:
         return total - left
 
     def _catch_up(self, index: Index, budget: int, wanted: Sequence[str] | None) -> int:
+        known = changing(self._store) if wanted is None else None
+        if known is not None:
+            left = self._follow(index, budget, known)
+            if left is not None:
+                return left
         left = 0
         marks = index.marks() if wanted is None else {}
         self._known = {}
@@ -201,6 +206,47 @@ class Upkeep:
         deleted = marks.keys() - self._known.keys()
         if deleted:
             self._writable(index).forget(deleted)
+        return left
+
+    def _follow(self, index: Index, budget: int, known: Changing) -> int | None:
+        """Catches up with the conversations that changed since the index was complete; None if the
+        store does not know them."""
+        upto = complete = index.followed
+        left, compares_all, is_complete = 0, upto == 0, True
+        self._known = {}
+        while True:
+            found = known.changes(upto)
+            if found is None:
+                return None
+            if found.upto < upto:  # the store is another one now
+                upto, compares_all = 0, True
+                continue
+            for about in filter(is_conversation, found.conversations):
+                if self._known.get(about.id) == about:
+                    continue  # the last one that changed is always among them
+                self._known[about.id] = about
+                mark = index.mark(about.id)
+                if mark is None or (mark.head, mark.chain) != (about.head, about.chain):
+                    done, behind = self._index_readable(index, about, mark, budget)
+                    budget -= done
+                    left += behind
+                    mark = index.mark(about.id)
+                    # An unreadable log is reported again by the next search.
+                    is_whole = mark is not None and mark.head == about.head
+                    is_complete = is_complete and is_whole
+            compares_all = compares_all or found.has_deleted
+            if is_complete:
+                complete = found.upto
+            if found.upto == upto:
+                break
+            upto = found.upto
+        if compares_all:
+            marks = index.marks()
+            there = {about.id for about in conversations(self._store)}
+            if deleted := marks.keys() - there:
+                self._writable(index).forget(deleted)
+        if complete != index.followed:
+            self._writable(index).note_followed(complete)
         return left
 
     def _index_readable(

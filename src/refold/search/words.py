@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from refold.decoding import regex
 from refold.display import without_colors
 
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
@@ -31,16 +32,16 @@ _CJK = (
     "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003134f"
 )
-_CJK_RUN = re.compile(f"[{_CJK}]+")
-_WORD = re.compile(r"[^\W_]+")
-_PIECE = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
-_HUMP = re.compile(
+_CJK_RUN = regex(f"[{_CJK}]+")
+_WORD = regex(r"[^\W_]+")
+_PIECE = regex(f"[{_CJK}]+|[^\\W_{_CJK}]+")
+_HUMP = regex(
     r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])"
 )
-_DIGIT, _INNER_CAPITAL = re.compile("[0-9]"), re.compile("[A-Za-z][A-Z]")
+_DIGIT, _INNER_CAPITAL = re.compile("[0-9]"), regex("[A-Za-z][A-Z]")
 # A question mark after a word, not one inside a URL or `value?.name`.
-_ASKED = re.compile(r"\?[^\w\s]*(?:\s|$)|[？؟]")
-_QUOTED = re.compile(r'"([^"]*)"')
+_ASKED = regex(r"\?[^\w\s]*(?:\s|$)|[？؟]")
+_QUOTED = regex(r'"([^"]*)"')
 _EDGES = ".,;:!?()[]{}<>'`*-–—/\\|&=+~^%$#@\"…“”‘’"
 
 _STOP = """
@@ -85,7 +86,7 @@ class Query(Struct, frozen=True):
 
 
 def columns(text: str) -> tuple[str, str]:
-    """The two columns of a text in the index: the text, and the parts of its names."""
+    """The two columns of the text in the index: the text, and the parts of its names."""
     text = without_colors(text)
     if not text.isascii():
         # Every character starts a pair, and the last is alone: so a prefix finds a single one.
@@ -111,7 +112,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def count(text: str) -> int:
-    """The approximate length of a text in words; characters of scripts without spaces count one
+    """The approximate length of the text in words; characters of scripts without spaces count one
     each."""
     number = len(text.split())
     if not text.isascii():
@@ -120,7 +121,7 @@ def count(text: str) -> int:
 
 
 def is_question(text: str) -> bool:
-    """Whether a text contains a question."""
+    """Whether the text contains a question."""
     return _ASKED.search(text) is not None
 
 
@@ -237,12 +238,12 @@ _VERBS = ("may", "march")
 _BEFORE_MONTHS = frozenset(("in", "of", "since", "last"))
 DATE_WORTH = 0.8
 DAYS_AFTER = 3
-_NAMED = re.compile(
+_NAMED = regex(
     rf"(?:\b(?P<before>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?\b(?P<month>{'|'.join(MONTHS)})\b"
     r"(?:,?\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?(?!\d))?(?:,?\s+(?P<year>\d{4})\b)?",
     re.IGNORECASE,
 )
-_WRITTEN = re.compile(r"\b(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])(?:-(?P<day>[0-3]\d))?\b")
+_WRITTEN = regex(r"\b(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])(?:-(?P<day>[0-3]\d))?\b")
 
 
 class Date(Struct, frozen=True):

@@ -336,7 +336,7 @@ def success(message: Message) -> float:
 
 
 def names_in(text: str) -> set[str]:
-    """The file names and artifacts in a text. A path counts by its last part, since it is often
+    """The file names and artifacts in the text. A path counts by its last part, since it is often
     relative to another folder. Searching for the dot is ten times as fast as for names."""
     names = {name.rstrip("-") for name in ARTIFACT.findall(text)} if "art-" in text else set()
     at = text.find(".")

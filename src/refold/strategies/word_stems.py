@@ -75,7 +75,7 @@ def stem(word: str) -> str:
 
 
 def mentions(text: str, lower: str, word: str) -> bool:
-    """Whether a text has a stemmed word, without splitting the whole text. `lower` is the text in
+    """Whether the text has a stemmed word, without splitting the whole text. `lower` is the text in
     lower case."""
     needle = _needle(word)
     at = lower.find(needle)

@@ -12,7 +12,6 @@ estimate, which is faster and, after a few replies, nearly as accurate. Neighbou
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from math import ceil
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 
 from refold.checked import NUMBER_MAX, shown
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from refold.decoding import regex
 from refold.display import failure, suggestion
 from refold.errors import Invalid
 from refold.tokens import exact
@@ -237,7 +237,7 @@ DEPTH_MAX = 64
 # bytes.
 SEALED_CHARS_PER_TOKEN = 16 / 3
 SEALED_CHARS_MIN = 256
-_SEALED = re.compile(r"[A-Za-z0-9+/_=-]+\Z")
+_SEALED = regex(r"[A-Za-z0-9+/_=-]+\Z")
 _IMAGES = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")  # PNG, JPEG, GIF and WebP as base64
 _IMAGE_URL = "data:image/"
 

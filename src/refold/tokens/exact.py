@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 from unicodedata import category
 
+from refold.decoding import regex
 from refold.errors import Invalid, Unavailable, install_hint
 
 PACKAGE = "splintr"
@@ -55,14 +56,14 @@ NEAREST_DEFAULT = "o200k"
 PIECE_CHARS = 1 << 16
 # A piece ends where the vocabulary splits anyway, if there is such a place this close to its end.
 SEAM_CHARS = 4096
-_SEAM = re.compile(r"(?<=\n)(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?= [A-Za-z])")
+_SEAM = regex(r"(?<=\n)(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?= [A-Za-z])")
 MARK_CHARS = 2
 ID_BYTES = 4  # of a token in the flat form
-_SURROGATES = re.compile("[\ud800-\udfff]")
+_SURROGATES = regex("[\ud800-\udfff]")
 # The one difference between the package and o200k, where a long s is an s even in the ending of a
 # word.
 _LONG_S = "'ſ"
-_ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)", re.IGNORECASE)
+_ENDING = regex("'(?:s|t|re|ve|m|ll|d)", re.IGNORECASE)
 
 
 def installed() -> bool:

@@ -19,6 +19,7 @@ from refold.core.call_arguments import arguments_text
 from refold.core.laws import settled
 from refold.core.model import Block, Fact, Media, Slot, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
+from refold.decoding import regex
 from refold.display import cut, one_line
 from refold.ledger.ledger import tools_used
 from refold.strategies.summarize import SHARE_MAX
@@ -34,15 +35,15 @@ FILES_NAMED, TODOS_NAMED = 50, 20
 TODO_SHOWN = 120
 CHANGED = ("created", "modified", "deleted")
 
-_THOUGHT = re.compile(r"(?is)<(think|thinking|reasoning)>.*?(?:</\1>|\Z)")
-_TOOL_CALL = re.compile(r"(?i)<(?:tool_call|function_calls?|invoke|tool_use)\b")
-_REFUSAL = re.compile(
+_THOUGHT = regex(r"(?is)<(think|thinking|reasoning)>.*?(?:</\1>|\Z)")
+_TOOL_CALL = regex(r"(?i)<(?:tool_call|function_calls?|invoke|tool_use)\b")
+_REFUSAL = regex(
     r"(?i)^\W{0,3}(?:i['’]?m sorry|sorry|i cannot|i can['’]?t|i am unable|i['’]m unable|as an ai)\b"
 )
 # A path is one word; in scripts without spaces (Chinese, Japanese), every character is one.
 _CHARACTER = r"\u3040-\u30ff\u3400-\u9fff"
-_WORD = re.compile(rf"[{_CHARACTER}]|[^\W{_CHARACTER}](?:[^\s{_CHARACTER}]*[^\W{_CHARACTER}])?")
-_END = re.compile(r"\n|(?<=[.!?;])\s")
+_WORD = regex(rf"[{_CHARACTER}]|[^\W{_CHARACTER}](?:[^\s{_CHARACTER}]*[^\W{_CHARACTER}])?")
+_END = regex(r"\n|(?<=[.!?;])\s")
 
 Run = tuple[str, ...]
 
@@ -143,8 +144,8 @@ TEXT_CHARS_MAX = 12_000
 USE_CHARS = 120
 TOOLS_SHOWN = 30
 
-_DATA_URL = re.compile(r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]{1,10000000}")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{400,}={0,2}")
+_DATA_URL = regex(r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]{1,10000000}")
+_BASE64 = regex(r"[A-Za-z0-9+/_-]{400,}={0,2}")
 
 Redact = Callable[[str], str]
 

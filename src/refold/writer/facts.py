@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from refold.core.model import Slot, Usage
 from refold.core.shortened import text_of
+from refold.decoding import regex
 from refold.display import fenced, one_line
 from refold.ledger.sentences import own_text
 from refold.writer.accept import Rejected, quoted
@@ -44,11 +45,11 @@ TOKENS_MAX, CALLS_MAX, FACTS_MAX = 1_500, 4, 60
 CHARS_MIN, CHARS_MAX = 8, 240
 WORDS_SHARE = 0.5  # of a fact's words that must be in the message
 
-_LINE = re.compile(r"\s*(?:[-*•]\s*)?#(\d{1,9})\s+\(?(\w{1,20})\)?\s*:\s*(\S.*)")
-_REPLACES = re.compile(r"\s*[(\[]?\breplaces:?\s+(mem-[^()\[\]]{0,400})[)\]]?[.\s]*$")
-_ID = re.compile(r"mem-[^\s,;.]*")
-_WORD = re.compile(r"[^\W_][\w./:@+-]*[^\W_]|[^\W_]")
-_NEGATION = re.compile(
+_LINE = regex(r"\s*(?:[-*•]\s*)?#(\d{1,9})\s+\(?(\w{1,20})\)?\s*:\s*(\S.*)")
+_REPLACES = regex(r"\s*[(\[]?\breplaces:?\s+(mem-[^()\[\]]{0,400})[)\]]?[.\s]*$")
+_ID = regex(r"mem-[^\s,;.]*")
+_WORD = regex(r"[^\W_][\w./:@+-]*[^\W_]|[^\W_]")
+_NEGATION = regex(
     r"\b(?:not|never|no|without|none|neither|nor|avoid|forbidden|stop)\b|n['’]t\b", re.IGNORECASE
 )
 _BEGINNING = 4  # letters shared by words of one stem

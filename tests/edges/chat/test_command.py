@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from refold.edges.chat.input import joined
 from refold.edges.chat.terminal import remember, spec_of
@@ -147,6 +149,33 @@ def test_a_wrong_key_is_said_without_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert json.loads(quiet.stdout)["failure"] == "denied" and "401" in quiet.stderr
     assert "401" in done.stderr and "check the key in OPENAI_API_KEY" in done.stderr
     assert "0123456789" not in done.stderr + done.stdout
+
+
+HELLO = events(*CHUNKS["openai"][:2], CHUNKS["openai"][3])
+# What an endpoint may answer: the status of a chat in a pipe that got it.
+ENDINGS = {
+    "a reply": (Play(HELLO), 0),
+    "nothing": (Play(b""), 8),
+    "an error in the stream": (Play(events({"error": {"message": "boom"}})), 8),
+    "a page to log in": (Play(b"<html>Log in</html>"), 8),
+    "an error as a success": (Play({"error": {"message": "boom"}}), 8),
+    "half a reply": (Play(events(*CHUNKS["openai"][:2])), 8),
+    "a refusal": (Play({"error": "no such model"}, 400), 2),
+    "a wrong key": (Play({"error": "bad"}, 401), 7),
+}
+
+
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(names=st.lists(st.sampled_from(sorted(ENDINGS)), min_size=1, max_size=3))
+def test_a_script_learns_the_first_error_from_the_exit_status(names: list[str]) -> None:
+    plays = [ENDINGS[name] for name in names]
+    expected = next((status for _, status in plays if status), 0)
+    with serving(*(play for play, _ in plays)) as server:
+        lines = "".join(f"hi {number}\n" for number in range(len(names)))
+        chat("--model", f"{server.url}/v1#local", text=lines, status=expected)
+    assert len(server.seen) == len(names)
 
 
 def test_a_request_may_have_several_lines() -> None:

@@ -14,7 +14,7 @@ from tests.edges.chat.rooms import chat_in, seen, words
     ("request_text", "shown"),
     [
         ("list", "* list_files ."),
-        ("read a.txt", "The tool gave 2 lines. It begins: alpha beta"),
+        ("read a.txt", "The tool returned 2 lines. It begins: alpha beta"),
         ("read @a.txt", "* read_file a.txt"),
         ("find beta", "a.txt:2: beta"),
         ("write b.txt: hello\nyou", "[Wrote b.txt, 2 lines.]"),

@@ -56,7 +56,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "import": {"files": ["exported.json"], "id": "imported"},
     "export": {"file": "a.json"},
     "demo": {"window": 24_000},
-    "replay": {"name": "fix-login", "window": 2_000},
+    "replay": {"name": "fix-login", "window": [2_000]},
     "sync": {"far": "files:team"},
     "sync key new": {"file": "new.key"},
     "sync key list": {"file": "acme.key"},

@@ -4,6 +4,7 @@ imported under a new id; what cannot be read does not keep the others from being
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import refold
 from refold.conversations import listing
 from refold.errors import NotFound
 from refold.stores import open_store
-from tests.edges.cli.rooms import run
+from tests.edges.cli.rooms import as_json, on_terminal, run
 
 NAME = st.text("ab.é ", min_size=1, max_size=4).filter(lambda name: name.strip(".") and name)
 
@@ -81,9 +82,9 @@ def test_the_list_of_a_shell_is_of_this_folder(tmp_path: Path) -> None:
         return sorted(row["id"] for row in rows)
 
     assert listed() == ["away", "below", "here"]
-    assert listed("--folder") == listed("--folder", ".") == ["below", "here"]
-    assert listed("--folder", "src") == ["below"] and listed("--folder", "/elsewhere") == ["away"]
-    said = run("list", "--folder", "/nowhere", "--store", url).stdout
+    assert listed("--project") == listed("--project", ".") == ["below", "here"]
+    assert listed("--project", "src") == ["below"] and listed("--project", "/elsewhere") == ["away"]
+    said = run("list", "--project", "/nowhere", "--store", url).stdout
     assert "no conversations that were held in /nowhere" in said
 
 
@@ -95,7 +96,7 @@ def test_a_session_of_claude_code_is_found_by_its_folder(tmp_path: Path) -> None
     file.write_text(json.dumps(said) + "\n")
     url = f"sqlite:{tmp_path / 'new.db'}"
     assert run("import", str(file), "--store", url).exit_code == 0
-    rows = json.loads(run("list", "--folder", "/w", "--json", "--store", url).stdout)
+    rows = json.loads(run("list", "--project", "/w", "--json", "--store", url).stdout)
     assert [row["title"] for row in rows["conversations"]] == ["fix the login"]
 
 
@@ -146,3 +147,42 @@ def test_a_damaged_conversation_does_not_hide_the_others(tmp_path: Path) -> None
     done = run("list", "--json", "--store", url)
     rows = {row["id"]: row for row in json.loads(done.stdout)["conversations"]}
     assert rows["two"]["preview"] == "hello" and not rows["two"]["damaged"]
+
+
+# --- a list that a person can read ---
+
+
+def priced(url: str, id: str, agent: str, dollars: float, at: datetime) -> None:
+    with refold.open(id, store=url, model="claude-sonnet-4-5") as context:
+        context.update(metadata={"imported": agent, "cwd": f"/home/me/{agent[:5]}-shop"})
+        context.append({"role": "user", "content": "Fix the login of the shop. " * 60}, at=at)
+        context.append({"role": "assistant", "content": "Done."}, at=at)
+        usage = {"prompt_tokens": round(dollars / 3e-6), "completion_tokens": 0}
+        context.record(usage=usage, at=at)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_list_has_a_line_for_each_conversation_and_a_total(url: str, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    for at, (agent, cost) in enumerate([("codex", 0.0003), ("claude-code", 0.0009)] * 2):
+        priced(url, f"{agent}-{at}-{'x' * 30}", agent, cost, now - timedelta(days=10 * (3 - at)))
+    for columns in (80, 120):
+        _, shown = on_terminal("list", "--store", url, COLUMNS=str(columns), NO_COLOR="1")
+        lines = shown.replace("\r", "").splitlines()
+        rows = [line for line in lines if line.startswith("@")]
+        assert len(rows) == 5 and all(len(line) <= columns for line in lines)
+        ours = [row for row in rows if "-shop" in row]
+        assert len(ours) == 4 and " claude " in "".join(ours) and "x" * 30 not in shown
+        assert lines[-1].startswith("5 conversations, ")
+
+    def ids(*options: str) -> list[str]:
+        return [one["id"] for one in as_json("list", *options)["conversations"]]
+
+    assert [one[:7] for one in ids("--agent", "codex")] == ["codex-2", "codex-0"]
+    recent = [one[:8] for one in ids("--since", "15d") if "x" * 30 in one]
+    assert recent == ["claude-c", "codex-2-"]
+    for order in ("cost", "size"):
+        sorted_ids = [one[:8] for one in ids("--sort", order) if "x" * 30 in one]
+        assert sorted_ids[:2] == ["claude-c"] * 2
+        assert len(ids("--sort", order, "--limit", "2")) == 2
+    assert run("list", "--since", "soon").exit_code == 2

@@ -322,7 +322,7 @@ def test_a_body_that_nobody_asked_to_erase_is_named(tmp_path: Path) -> None:
     there.close()
     found = run("sync", "--verify", "--store", one)
     assert found.exit_code != 0 and "talk #3" in found.output
-    assert "no device asked for that" in found.output and "talk #2" not in found.output
+    assert "no device asked for its erasure" in found.output and "talk #2" not in found.output
 
 
 def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path: Path) -> None:

@@ -15,7 +15,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
 
+from refold.edges.local_access import Gate
 from refold.edges.proxy import savings
 from refold.edges.proxy import upstream as upstream_module
 from refold.edges.proxy.app import Proxy
@@ -26,6 +29,7 @@ from refold.edges.proxy.own_tools import rounds
 from refold.edges.proxy.savings import UsageReader
 from refold.edges.proxy.upstream import Limits, Refused, Upstream, target_of
 from refold.edges.server.connection import SETTINGS
+from refold.errors import Invalid
 from refold.stores import open_store
 from tests.edges.proxy.kit import plain_answer
 from tests.system.test_http_answer import BOMB, Send, body, endless, evil, head, packed
@@ -273,6 +277,49 @@ TARGETS = [
     "*", "evil.example:443", "127.0.0.1:443", "anthropic/v1/models", "?x", "@evil.example/",
 ]  # fmt: skip
 METHODS = ["GET", "POST", "OPTIONS", "CONNECT", "HEAD", "PATCH", "TRACE"]
+
+
+def encoded(segment: str, times: int) -> str:
+    """The segment with its first character encoded that often."""
+    hexed = f"{ord(segment[0]):02x}"
+    return f"%{'25' * (times - 1)}{hexed}{segment[1:]}" if times else segment
+
+
+WORDS = st.sampled_from(
+    ["v1", "messages", "anthropic", "gemini-1.5-pro:generateContent", "a.b", "...", "..a"]
+)
+SEPARATORS = st.sampled_from(["/", "\\", "%2f", "%2F", "%5c", "%252f", "//"])
+
+
+@given(
+    words=st.lists(WORDS, min_size=1, max_size=4),
+    dots=st.sampled_from(["", ".", "..", "..;a=b", ".;x"]),
+    times=st.integers(0, 3),
+    between=st.tuples(SEPARATORS, SEPARATORS),
+    at=st.integers(0, 4),
+)
+def test_a_path_with_a_dot_segment_is_refused_in_every_spelling(
+    words: list[str], dots: str, times: int, between: tuple[str, str], at: int
+) -> None:
+    before, after = "/".join(words[:at]), "/".join(words[at:])
+    target = (
+        f"/{before}{between[0]}{encoded(dots, times)}{between[1]}{after}" if dots else f"/{after}"
+    )
+    scope = {"method": "POST", "raw_path": target.encode(), "headers": [(b"host", b"localhost")]}
+    if dots:
+        with pytest.raises(Invalid, match="is not a call"):
+            Gate().check(scope)
+    else:
+        assert Gate().check(scope) == target.encode()
+
+
+def test_a_dot_segment_reaches_no_provider(running: Running) -> None:
+    provider = running.provider  # type: ignore[attr-defined]
+    before = provider.calls
+    for path in ("/../../../etc", "/v1/%2e%2E/x", "/v1/..%2f..%2fx", "/%252e%252e/x", "/v1/."):
+        for method in ("GET", "POST"):
+            assert running.status(raw(method, f"/anthropic{path}", "host: localhost")) == 400, path
+    assert provider.calls == before
 
 
 def test_a_target_that_is_not_a_path_is_refused(running: Running) -> None:

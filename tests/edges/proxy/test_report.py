@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.compaction.limits import settings_of
 from refold.config import Config
 from refold.core.model import Usage
 from refold.edges.commands.proxy import spent
-from refold.edges.proxy.folding import settings_of
 from refold.edges.proxy.savings import NOTE, Account, CallLine, added, sums
 from refold.engine.context import Context
 from refold.log.log import now_ms

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 import refold
+from refold.compaction.limits import WISH_FROM, WISHED
 from refold.core.budget import Budget
-from refold.edges.proxy.folding import WISH_FROM, WISHED
 from refold.settings.sources import NAMES
 from tests.edges.proxy.kit import MODEL, Provider, Running, call, loop, result, with_proxy
 

@@ -9,13 +9,13 @@ summary at the end. Neighbours: `sample` has the lines, `registry` lists the kin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from refold.artifacts.kinds.sample import Sample, Telling, any_of, distinct, ends, in_turn
+from refold.decoding import regex
 
 SIGNATURES_MIN, SHARE_MIN = 4, 0.35
-_NUMBER = re.compile(r"\s*\d+(?:\t|→|: ?| ?\| ?|  )")
+_NUMBER = regex(r"\s*\d+(?:\t|→|: ?| ?\| ?|  )")
 _MODIFIERS = (
     r"(?:(?:export|default|public|private|protected|internal|static|abstract|final|async|unsafe"
     r"|override|virtual|inline|extern|const|pub(?:\(\w+\))?) )*"
@@ -29,7 +29,7 @@ SIGNATURE = any_of(
     r"CREATE (?:OR REPLACE )?(?:TABLE|VIEW|INDEX|FUNCTION) ",
     r"(?!\s*(?:else|if|for|while|switch|return)\b)\s*(?:[\w:*&<>\[\],]++\s++){1,4}[\w:~]+\([^;]*\{\s*$",
 )
-_IMPORT = re.compile(r"(?:import|from|#include|use|using|require|package)\b")
+_IMPORT = regex(r"(?:import|from|#include|use|using|require|package)\b")
 _KEYWORDS = (
     "return if for while else elif try except import from let const var with raise throw case use"
 ).replace(" ", "|")
@@ -67,12 +67,12 @@ def _plain(line: str) -> str:
 
 
 DIFF_SHARE_MIN, FILES_MAX, HUNKS_MAX, COMMITS_MAX = 0.6, 12, 40, 4
-HUNK = re.compile(r"@@+ -\d+(?:,\d+)? ")
-_FILE = re.compile(
+HUNK = regex(r"@@+ -\d+(?:,\d+)? ")
+_FILE = regex(
     r"diff --git |Index: |\*\*\* (?:Update|Add|Delete) File: |(?:rename|new file|deleted)"
 )
-_OLD_NEW = re.compile(r"(?:---|\+\+\+) \S")
-_COMMIT = re.compile(r"commit [0-9a-f]{7,}|Author: |    \S")
+_OLD_NEW = regex(r"(?:---|\+\+\+) \S")
+_COMMIT = regex(r"commit [0-9a-f]{7,}|Author: |    \S")
 
 
 def diff_fits(sample: Sample) -> bool:
@@ -127,17 +127,15 @@ ERROR = any_of(
     r"ERROR: ",
 )
 # A finding without a severity: `a.py:1:2: E501 Line too long`, `a.go:3:2: …`.
-NOTED = re.compile(r"\S+\.\w+:\d+:\d+: [A-Z]{1,4}\d{2,4} |[A-Z]{1,4}\d{2,4} (?:\[\*\] )?\S")
+NOTED = regex(r"\S+\.\w+:\d+:\d+: [A-Z]{1,4}\d{2,4} |[A-Z]{1,4}\d{2,4} (?:\[\*\] )?\S")
 WARNED = any_of(
     r"[^\s:][^:]{0,200}:\d+(?::\d+)?: warning\b",
     r"\s+\d+:\d+\s+warning\s",
     r"warning(?:\[\w+\])?: ",
     r"npm WARN",
 )
-_SUM = re.compile(
-    r".*\b(?:\d+ (?:errors?|warnings?|problems?)|Found \d+|generated|could not compile)"
-)
-_SOURCE = re.compile(r"\s+-->|\s*\d* ?\||\s+\^|\s{4,}\S")
+_SUM = regex(r".*\b(?:\d+ (?:errors?|warnings?|problems?)|Found \d+|generated|could not compile)")
+_SOURCE = regex(r"\s+-->|\s*\d* ?\||\s+\^|\s{4,}\S")
 
 
 def compiler_fits(sample: Sample) -> bool:

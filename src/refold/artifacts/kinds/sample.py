@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from refold.decoding import regex
 from refold.display import cut
 
 ENDS_LINES, GLANCE_LINES, MARKED_CHARS, MARKED_MAX = 800, 120, 4_000_000, 100
@@ -29,19 +30,19 @@ WORDS = (
 LINE_CHARS_MAX, LINE_LOOKED_AT, SKIPPED_MAX = 160, 240, 40
 PIECE_CHARS, LONG_LINES_MAX = 120, 3
 AROUND_LINES, GAP_CHARS = 3, 32
-TROUBLE = re.compile(
+TROUBLE = regex(
     r"\b(?:errors?|err|fail(?:s|ed|ure|ures)?|\w*(?:Error|Exception)|fatal|panic(?:ked)?|critical"
     r"|traceback|denied|refused|time[ds]? ?out|cannot|undefined|unresolved|not found|no such"
     r"|killed|abort(?:ed)?|segmentation fault|core dumped|unreachable|rejected|corrupt(?:ed)?)\b",
     re.IGNORECASE,
 )
-_NO_TROUBLE = re.compile(
+_NO_TROUBLE = regex(
     r"\b(?:0|no) (?:errors?|fail\w*)|\b(?:errors?|fail\w*)\W{1,4}0\b|\w+_errors?\.|"
     r"\berrors?\.\w+ \.\.\. ok",
     re.IGNORECASE,
 )
-WARNING = re.compile(r"\bwarn(?:ing)?s?\b|deprecat", re.IGNORECASE)
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F-]{12,}\b|\d+|\"[^\"]{0,200}\"|'[^']{0,200}'")
+WARNING = regex(r"\bwarn(?:ing)?s?\b|deprecat", re.IGNORECASE)
+_VARYING = regex(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F-]{12,}\b|\d+|\"[^\"]{0,200}\"|'[^']{0,200}'")
 
 
 Unit = Literal["lines", "items", "pieces"]
@@ -103,7 +104,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 def any_of(*patterns: str) -> re.Pattern[str]:
     """One pattern for all of these."""
-    return re.compile("|".join(patterns))
+    return regex("|".join(patterns))
 
 
 class Telling(NamedTuple):

@@ -26,11 +26,12 @@ from refold.artifacts.kinds.sample import (
     ends,
     in_turn,
 )
+from refold.decoding import regex
 from refold.display import plural
 
 PARTED_CHARS, ITEM_CHARS, LINES_MIN = 200_000, 150, 20
-_MARK = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]')
-_KEY = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*:')
+_MARK = regex(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]')
+_KEY = regex(r'\s*"((?:[^"\\]|\\.)*)"\s*:')
 
 
 def json_fits(sample: Sample) -> bool:
@@ -126,7 +127,7 @@ def _new_keys(sample: Sample) -> Iterator[Telling]:
 
 
 ROWS_MIN, LOOKED_AT = 3, 20
-_JSON_LINES_KEY = re.compile(r'\s*"([^"\\]{1,60})"\s*:')
+_JSON_LINES_KEY = regex(r'\s*"([^"\\]{1,60})"\s*:')
 
 
 def json_lines_fits(sample: Sample) -> bool:
@@ -157,10 +158,10 @@ def json_lines_telling(sample: Sample) -> Iterator[Telling]:
 
 TABLE_ROWS_MIN, SHARE_MIN, TABLE_LOOKED_AT = 5, 0.9, 200
 DELIMITERS = ("\t", ",", ";", "|")
-_RULE = re.compile(r"[-+|= :]{5,}$")
-_LISTED = re.compile(r"[-dlbcps][-rwxsStT]{9}[.+@]? +\d+ |total \d+$")
-_HEADING = re.compile(r"(?:[A-Z%][A-Z0-9%_/.+-]*(?: [a-z]+)?(?:\s+|$)){3,}$")
-_EMPTY = re.compile(r"(?:,,|\t\t|;;|\bNULL\b|\bNaN\b|\bnan\b|\bnull\b)")
+_RULE = regex(r"[-+|= :]{5,}$")
+_LISTED = regex(r"[-dlbcps][-rwxsStT]{9}[.+@]? +\d+ |total \d+$")
+_HEADING = regex(r"(?:[A-Z%][A-Z0-9%_/.+-]*(?: [a-z]+)?(?:\s+|$)){3,}$")
+_EMPTY = regex(r"(?:,,|\t\t|;;|\bNULL\b|\bNaN\b|\bnan\b|\bnull\b)")
 
 
 def table_fits(sample: Sample) -> bool:
@@ -209,13 +210,13 @@ def table_telling(sample: Sample) -> Iterator[Telling]:
 
 NAMES_MAX, OTHERS_MAX, SEARCH_RESULTS_SHARE_MIN, RESULTS_MIN, AFTER_MAX = 5, 3, 0.8, 5, 2
 # The first word of a line, of bounded length and matched whole or not at all: lines may be hostile.
-_WORD = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s:\"'(){}<>|=,;]{1,250}+")
-_ENDING, _CONTEXT = re.compile(r"\.[A-Za-z]\w{0,9}$"), re.compile(r"-\d{1,9}-")
+_WORD = regex(r"(?:[A-Za-z]:(?=[/\\]))?[^\s:\"'(){}<>|=,;]{1,250}+")
+_ENDING, _CONTEXT = regex(r"\.[A-Za-z]\w{0,9}$"), regex(r"-\d{1,9}-")
 FIELDS = ("path", "file", "filename", "file_path", "filePath", "uri", "url", "link", "href")
 NAME_CHARS_MAX, LISTED_CHARS_MAX = 250, 2_000_000
-_FIELD = re.compile(rf'"(?:{"|".join(FIELDS)})" ?: ?"([^"]{{1,250}})"')
-_FRAME = re.compile(r'\s*(?:"\w{1,40}" ?: ?)?[\[\]{},\s]*')  # brackets around the items of JSON
-_ITEM = re.compile(r'\s*(?:"\w{1,40}" ?: ?\[)?\s*"([^"]{1,250})",?\s*$')
+_FIELD = regex(rf'"(?:{"|".join(FIELDS)})" ?: ?"([^"]{{1,250}})"')
+_FRAME = regex(r'\s*(?:"\w{1,40}" ?: ?)?[\[\]{},\s]*')  # brackets around the items of JSON
+_ITEM = regex(r'\s*(?:"\w{1,40}" ?: ?\[)?\s*"([^"]{1,250})",?\s*$')
 
 
 class Results(Struct, frozen=True):

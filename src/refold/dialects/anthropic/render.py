@@ -71,7 +71,7 @@ def repaired(wire: Wire, lost: list[str]) -> Wire:
 
 
 def is_blank(text: Any) -> bool:
-    """Whether a text is missing, empty or white space."""
+    """Whether the text is missing, empty or white space."""
     return not text or (type(text) is str and text.isspace())
 
 

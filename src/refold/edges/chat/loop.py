@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.config import Config
 from refold.conversations.listing import FOLDER, meta_of
+from refold.core.laws import CUT_OFF
 from refold.core.model import ToolCall
-from refold.dialects import tool_calls
+from refold.dialects import DEFAULT, reply, tool_calls
 from refold.display import cut, one_line
 from refold.edges.chat import terminal
 from refold.edges.chat.input import Lines, with_files
@@ -97,6 +98,7 @@ class Chat:
         self.interrupts = Interrupts()
         self.replies: list[str] = []
         self.failure = ""  # code of the error that ended the newest turn, or a command after it
+        self.failed = ""  # the first of these codes
         self.is_quiet_about_notices = False
         self._config, self._agreed = config, set[str]()
         self.context = self._opened(id)
@@ -206,12 +208,17 @@ class Chat:
                 self._close_calls()
                 self.shown.aside(("yellow", "Stopped. The partial reply is kept."))
             except RefoldError as error:
-                self.failure = error.code
+                self.fail(error)
                 self._close_calls()
                 self.shown.error(error)
         self.shown.end()
         if not self.lines.shows_status:
             self.shown.status(self._status())
+
+    def fail(self, error: RefoldError) -> None:
+        """Notes that a turn or a command was not done: a script learns it from the exit status."""
+        self.failure = error.code
+        self.failed = self.failed or error.code
 
     def _append(self, text: str) -> None:
         if not self.context.view.title:
@@ -243,7 +250,7 @@ class Chat:
             chunks: list[dict[str, Any]] = []
             try:
                 self._stream(chunks)
-                return tool_calls(chunks) if chunks else []
+                return _calls_in(chunks)
             except Unavailable as error:
                 if chunks or not tries_left or error.retry_after_s is None:
                     raise
@@ -266,16 +273,14 @@ class Chat:
         self._check_cost()
         request = self.context.request(**self.endpoint.call)
         waited_for = self.interrupts.each(self.endpoint.stream(request))
-        with closing(self.context.stream(waited_for)) as reply:  # type: ignore[type-var]
-            for chunk in reply:
+        with closing(self.context.stream(waited_for)) as passed:  # type: ignore[type-var]
+            for chunk in passed:
                 chunks.append(chunk)
                 for piece in pieces(chunk):
                     self.shown.piece(piece)
         self.shown.end()
         texts = (one.text for chunk in chunks for one in pieces(chunk) if one.kind == "text")
         self.replies.append("".join(texts))
-        if not chunks:
-            self.shown.aside(("yellow", "The model said nothing."))
 
     def _check_cost(self) -> None:
         """Denied if the conversation has reached its cost limit."""
@@ -326,3 +331,15 @@ class Chat:
 
     def close(self) -> None:
         self.context.close()
+
+
+def _calls_in(chunks: list[dict[str, Any]]) -> list[ToolCall]:
+    """The calls of a reply. Unavailable if there was no reply, or only the beginning of one."""
+    if not chunks:
+        hint = "check the address and the kind of the endpoint"
+        raise Unavailable("the model said nothing", hint=hint)
+    calls = tool_calls(chunks)
+    if not calls and reply(chunks, DEFAULT).finished == CUT_OFF:
+        hint = "what came is kept: tell it to go on"
+        raise Unavailable("the stream ended before the reply did", hint=hint)
+    return calls

@@ -161,7 +161,7 @@ def last_word(text: str) -> str:
 
 
 def words_for(text: str, names: Names) -> list[str]:
-    """Candidates for the last, unfinished word of a text."""
+    """Candidates for the last, unfinished word of the text."""
     last = last_word(text)
     if text.startswith("/"):
         found = _command_words(text, last, names)
@@ -173,7 +173,8 @@ def words_for(text: str, names: Names) -> list[str]:
     else:
         found = []
     words = {word for word in found if word.startswith(last) and word != last}
-    # A completed word is shown as it is; a name that steers the terminal has to be typed.
+    # A completed word is shown unescaped, so a name that would control the terminal has to be
+    # typed.
     return sorted(word for word in words if visible(word) == word)
 
 
@@ -191,7 +192,7 @@ def _command_words(text: str, last: str, names: Names) -> Iterable[str]:
 
 
 def paths(text: str, root: Path, without: Container[str] = ()) -> list[str]:
-    """The paths in the folder that begin with a text; folders end with a slash."""
+    """The paths in the folder that begin with the text; folders end with a slash."""
     folder, _, name = text.rpartition("/")
     if os.path.isabs(text) or ".." in folder.split("/"):
         return []

@@ -180,7 +180,7 @@ def _run_plan(plan: Plan, match: re.Match[str], steps: list[Step]) -> tuple[list
         return [Call(plan.tool, arguments)], plan.words.format(**arguments)
     lines = [line for line in steps[-1].result.splitlines() if line.strip()]
     begins = cut(one_line(" ".join(lines[:4])), QUOTED_CHARS)
-    return [], f"The tool gave {number(len(lines), 'line')}. It begins: {begins}"
+    return [], f"The tool returned {number(len(lines), 'line')}. It begins: {begins}"
 
 
 _PLANS = (

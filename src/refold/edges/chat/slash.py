@@ -51,7 +51,7 @@ REQUEST = (
     "decided, which files, names and values matter, and what is still to do. Call no tool. Once I "
     "accept it, only my first request, its answer, this request and your summary stay before you."
 )
-QUESTION = "Accept this summary? [y]es, [n]o, or say what is wrong with it:"
+QUESTION = "Accept this summary? [y]es, [n]o, or describe what is wrong with it:"
 NewId = Annotated[
     str,
     Meta(
@@ -109,7 +109,7 @@ def obey(chat: Chat, line: str) -> bool:
         else:
             return command.run(chat, arguments_of(command, words[1:])) is not False
     except RefoldError as error:
-        chat.failure = error.code
+        chat.fail(error)
         chat.shown.error(_with_chat_hint(error, chat))
     except (Abort, KeyboardInterrupt):
         chat.shown.aside("Nothing was changed.")

@@ -89,7 +89,7 @@ def talk(session: Session, options: Options) -> ChatEnded:
         window=stats.window,
         cost=stats.cost,
         # A person at a terminal has seen the error; a script learns it from the exit status.
-        failure="" if lines.can_ask else chat.failure,
+        failure="" if lines.can_ask else chat.failed,
     )
 
 

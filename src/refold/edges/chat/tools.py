@@ -153,7 +153,8 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _wait_for(process: subprocess.Popen[bytes], wait_s: float, output: int) -> str:
-    """Waits for the process; returns why it must be stopped, or an empty text at its end."""
+    """Waits for the process; returns the reason why it must be stopped, or an empty string if it
+    ended."""
     deadline = time.monotonic() + wait_s
     while process.poll() is None:
         if time.monotonic() > deadline:
@@ -507,7 +508,7 @@ def _checked(arguments: type[Struct], given: str | Mapping[str, Any]) -> Struct:
 
 
 def _diff(path: str, old: str, new: str) -> str:
-    """The difference of two texts, cut if long."""
+    """The difference between two strings, cut if long."""
     before, after = old.splitlines(), new.splitlines()
     lines = list(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm=""))
     if len(lines) > DIFF_LINES_MAX:

@@ -100,7 +100,9 @@ COMMANDS = {
         "artifacts", "List the artifacts of a conversation, without their contents.", "artifact"
     ),
     "artifact show": Entry("artifacts", "Show an artifact, all of it or some lines.", "artifact"),
-    "artifact grep": Entry("artifacts", "Find lines of artifacts that contain a text.", "artifact"),
+    "artifact grep": Entry(
+        "artifacts", "Find lines of artifacts that contain some text.", "artifact"
+    ),
     "artifact remove": Entry(
         "artifacts", "Remove one artifact, or old ones of one conversation or all.", "artifact"
     ),
@@ -215,7 +217,7 @@ ALIASES = {
     "context add": Alias("add", "Store a file, and show it to the model."),
     "context add-folder": Alias("add", "Show the model which files a folder has."),
     "context add-search": Alias(
-        "add", "Show the model the lines that contain a text.", ("--search",)
+        "add", "Show the model the lines that contain some text.", ("--search",)
     ),
     "context prune": Alias(
         "compact",

@@ -16,7 +16,7 @@ from refold.edges.commands.session import Session
 
 class ChatEnded(Result, frozen=True, kw_only=True):
     """The replies of a chat, and the final state of its conversation. `failure` is the code of the
-    error that ended the last request of a script, empty if it was answered."""
+    first error in a script, empty if every request was answered."""
 
     conversation: str
     model: str

@@ -2,7 +2,7 @@
 
 `@command` declares a function; its keyword-only parameters become `Command.arguments`, which a
 shell or a chat reads as `Parameter`s: a flag, a repeated one (tuple), a choice (Literal), a number
-in a range or a text. Also here: options and short texts that several commands share, and the
+in a range or a text. Also here: options and short text that several commands share, and the
 notation for positions in the log (`41`, `#41`, a checkpoint's name; a name wins over a number).
 Neighbours: `session` has the environment of a command, the package has the table.
 """
@@ -42,7 +42,7 @@ from refold.errors import Invalid, NotFound
 if TYPE_CHECKING:
     from refold.edges.commands.session import Session
 
-Part = str | tuple[str, str]  # a text, or a style and a text
+Part = str | tuple[str, str]  # text, or a style and text
 Progress = Callable[[str, int, int], None]  # activity, done, total
 
 # Options that several commands take: the same name and the same help, declared once.
@@ -60,7 +60,7 @@ Tags = Annotated[tuple[str, ...], Meta(description="A tag; may be repeated.")]
 FORMAT = Meta(description="How the result is printed.")  # for a Literal of the command's forms
 
 POSITIONAL = {"positional": True}  # `extra` of a positional argument
-TEXT = {"positional": True, "takes_rest": True}  # `extra` of a text of several words
+TEXT = {"positional": True, "takes_rest": True}  # `extra` of text with several words
 
 
 class Screen(Protocol):
@@ -102,8 +102,8 @@ class Screen(Protocol):
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The arguments of a command. A field's `Meta` has its help (`description`), its bounds, and in
     `extra`: `positional`, `metavar`, `short` (a second, short name), `bare` (the value of an option
-    given without one), `takes_rest` (a text up to the end of the line), `completes` (the kind of
-    name to complete), `passes_on` (another program's command line)."""
+    given without one), `takes_rest` (text up to the end of the line), `completes` (the kind of name
+    to complete), `passes_on` (another program's command line)."""
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ def show_removable(items: Iterable[Removable], screen: Screen) -> None:
 
 
 class Pieces:
-    """A long text in pieces, read once."""
+    """Long text in pieces, read once."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
@@ -285,10 +285,10 @@ class Taking(Protocol):
 
 class Parameter(Struct, frozen=True, kw_only=True):
     """One parameter of a command. `option` is its name, empty if it is positional. `takes_rest` is
-    a text of several words, up to the end of the line. `bare` is the value of an option given
-    without one, None if a value is required. `completes` is the kind of name to complete (`file`,
-    `folder`, `artifact`, ...). With `passes_on`, the first word and all after it are another
-    program's command line."""
+    text of several words, up to the end of the line. `bare` is the value of an option given without
+    one, None if a value is required. `completes` is the kind of name to complete (`file`, `folder`,
+    `artifact`, ...). With `passes_on`, the first word and all after it are another program's
+    command line."""
 
     name: str
     option: str = ""
@@ -380,7 +380,7 @@ def more_line(shown: int) -> str:
 
 
 def short_line(text: str, most: int) -> str:
-    """A text as part of one line: newlines and tabs are escaped, and a long text is cut."""
+    """Text as part of one line: newlines and tabs are escaped, and long text is cut."""
     shown = text.replace("\n", "\\n").replace("\t", "\\t")
     return shown if len(shown) <= most else shown[: most - 3] + "..."
 

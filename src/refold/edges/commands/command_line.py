@@ -22,7 +22,7 @@ NO_COMMAND = "/help lists them; with a space before it, the line goes to the mod
 OUTPUT = ("--json", "--no-color", "--debug")
 HELP_OPTIONS = ("--help", "-h")
 MISSPELT_MIN = 0.8
-# A word: an option's name up to its value, then a text between quotes or anything but spaces.
+# A word: an option's name up to its value, then text between quotes or anything but spaces.
 _WORD = re.compile(r"""(--[\w-]+=)?(?:"((?:\\.|[^"\\])*)"|'([^']*)')(?=\s|$)|\S+""")
 _SHELL_CALL = re.compile(r"\brefold [a-z][a-z-]*(?: [^\s.,;:()]+){0,2}")
 _OWN_ID = re.compile(r"\b(refold [a-z][a-z-]*(?: [a-z][a-z-]*)? )ID\b")

@@ -1,21 +1,25 @@
 """`refold list`, `refold edit` and `refold delete`: the conversations of a store.
 
+The list has one line per conversation for a person: at 80 columns its number stands for its id,
+which is shown where there is room, in a pipe, and with `--json`.
+
 A list must be cheap for a thousand conversations: sizes come from the bookmark and the few events
 after it, and are left out without a bookmark. Deleting is final, and asks first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from refold.conversations import deleter
 from refold.conversations.listing import newest
 from refold.conversations.overview import Overview, overviews
-from refold.display import moment, nearest, number
+from refold.display import cut, nearest, number, one_line
 from refold.edges.commands.command import (
     DryRun,
     Limit,
@@ -31,22 +35,32 @@ from refold.edges.commands.command import (
     show_damage,
     show_removable,
 )
+from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import tokens_of
-from refold.engine.stats import Stats
+from refold.edges.displays.wrap import width
 from refold.errors import Invalid
 from refold.log.log import now_ms
+from refold.replay.recorded import PROGRAMS
+from refold.replay.verdict import amount
 from refold.tokens.models import model_info, table
+
+if TYPE_CHECKING:
+    from refold.engine.stats import Stats
 
 NAME_CHARS = 60
 HERE = "."
 
 
-FOLDER = Meta(
+PROJECT = Meta(
     description="Only conversations of this folder or below it; without a PATH, of the current "
     "one.",
     extra={"metavar": "PATH", "bare": HERE, "completes": "folder"},
 )
+AGENT = Meta(description="Only those of an agent, such as claude-code or codex.")
+SINCE = Meta(description="Only those written to since a time: 2026-11-16, or 7d for seven days.")
+SORT = Meta(description="What comes first: the newest, the most expensive, or the fullest.")
+Order = Literal["when", "cost", "size"]
 
 
 @command(
@@ -61,16 +75,30 @@ def list_conversations(
     session: Session,
     *,
     tag: Tag = "",
-    folder: Annotated[str, FOLDER] | None = None,
+    project: Annotated[str, PROJECT] | None = None,
+    agent: Annotated[str, AGENT] = "",
+    since: Annotated[str, SINCE] | None = None,
+    sort: Annotated[Order, SORT] = "when",
     limit: Limit | None = None,
 ) -> Listed:
-    store = session.store
-    path = "" if folder is None else str(Path(folder).resolve())
-    chosen = newest(store, tag=tag, folder=path, limit=limit)
+    store, start = session.store, time_of(since)
+    path = "" if project is None else str(Path(project).resolve())
+    is_cut_late = bool(agent or start or sort != "when")
+    chosen = newest(store, tag=tag, folder=path, limit=None if is_cut_late else limit)
     # Every conversation of a list without a filter is in its own place.
     all = newest(store) if tag or path else chosen
     positions = {about.id: position for position, about in enumerate(all, start=1)}
-    rows = tuple(_row(about, positions.get(about.id, 0)) for about in overviews(store, chosen))
+    since_ms = 0 if start is None else int(start.timestamp() * 1000)
+    found = [
+        about
+        for about in overviews(store, (one for one in chosen if one.updated_ms >= since_ms))
+        if agent in ("", about.agent)
+    ]
+    if sort == "cost":
+        found.sort(key=lambda about: -(about.cost or 0.0))
+    elif sort == "size":
+        found.sort(key=lambda about: -about.peak_fill)
+    rows = tuple(_row(about, positions.get(about.id, 0)) for about in found[:limit])
     session.remember({row.position: row.id for row in rows if row.position})
     return Listed(store=store.url, conversations=rows, tag=tag, folder=path)
 
@@ -125,11 +153,14 @@ class Listed(Result, frozen=True, kw_only=True):
             held = f" that were held in {self.folder}" if self.folder else ""
             screen.line(f"There are no conversations{tagged}{held} in {self.store}.")
             return
-        heads = ["ID", "AS", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT", "NAMES"]
-        rows = [_cells(row) for row in self.conversations]
-        if not any(row.names for row in self.conversations):
-            heads, rows = heads[:-1], [cells[:-1] for cells in rows]
-        screen.table(heads, rows)
+        _show_rows(self.conversations, screen)
+        costs = [row.cost for row in self.conversations if row.cost is not None]
+        messages = sum(row.messages or 0 for row in self.conversations)
+        total = f"{number(len(self.conversations), 'conversation')}, {number(messages, 'message')}"
+        unpriced = len(self.conversations) - len(costs)
+        missing = f"; {unpriced:,} without a price" if unpriced and costs else ""
+        paid = f", {amount(sum(costs))}{missing}" if costs else ""
+        screen.line(("dim", f"{total}{paid}"))
         show_damage(self.damaged, screen)
 
 
@@ -161,13 +192,57 @@ def _row(about: Overview, position: int) -> Row:
     )
 
 
+HEADS = ("AS", "TITLE", "PROJECT", "AGENT", ">MSGS", ">PEAK", ">COST", "WHEN")
+WIDE, PROJECT_CHARS, TITLE_CHARS_MIN = 130, 12, 12
+
+
+def _show_rows(rows: Sequence[Row], screen: Screen) -> None:
+    """Prints a line for each conversation; ids, parents and names only where there is room."""
+    cells = [_cells(row) for row in rows]
+    is_wide = not screen.draws or screen.columns >= WIDE
+    if not is_wide:
+        widths = [max(map(width, column)) for column in zip(HEADS, *cells, strict=True)]
+        room = screen.columns - sum(widths) + widths[1] - 2 * len(HEADS)
+        most = max(TITLE_CHARS_MIN, room)
+        screen.table(HEADS, [(one[0], cut(one[1], most), *one[2:]) for one in cells])
+        return
+    besides = ("PARENT", "NAMES") if any(row.parent or row.names for row in rows) else ()
+    screen.table(
+        ("ID", *HEADS, *besides),
+        [(row.id, *one, *_besides(row)[: len(besides)]) for row, one in zip(rows, cells)],
+    )
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     title = f"[damaged] {row.title}" if row.damaged else row.title
+    peak = max(row.peak, row.tokens or 0)
+    is_known = bool(row.window) and row.tokens is not None
+    return (
+        f"@{row.position}" if row.position else "",
+        one_line(title),
+        cut(PurePath(row.project).name, PROJECT_CHARS),
+        PROGRAMS.get(row.agent, row.agent),
+        "-" if row.messages is None else f"{row.messages:,}",
+        f"{100 * peak // row.window}%" if is_known else "-",
+        "" if row.cost is None else amount(row.cost),
+        _when(row.updated_ms),
+    )
+
+
+def _besides(row: Row) -> tuple[str, str]:
     parent = f"{row.parent}#{row.parent_seq}" if row.parent else ""
-    position = f"@{row.position}" if row.position else ""
-    counts = ("-" if count is None else f"{count:,}" for count in (row.messages, row.tokens))
-    names = ", ".join(short_line(name, NAME_CHARS) for name in row.names)
-    return row.id, position, title, *counts, moment(row.updated_ms), parent, names
+    return parent, ", ".join(short_line(name, NAME_CHARS) for name in row.names)
+
+
+def _when(at_ms: int) -> str:
+    """The local time of a list: the hour today, the day this year."""
+    try:
+        at, now = datetime.fromtimestamp(at_ms / 1000), datetime.now()
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
+    if at.date() == now.date():
+        return at.strftime("%H:%M")
+    return at.strftime("%b %d %H:%M" if at.year == now.year else "%Y-%m-%d")
 
 
 TITLE = Meta(description="The new title.")
@@ -306,6 +381,9 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> Removal:
+    # Imported late: a list needs nothing of it.
+    from refold.conversations import deleter
+
     is_old = older_than is not None or keep is not None
     if bool(conversations) == is_old:
         hint = "refold delete ID, or --older-than DAYS, --keep NUMBER, or both"
@@ -327,7 +405,8 @@ def delete(
     if dry_run or not ids:
         return Removal(would_be_removed=tuple(ids), items=items, contents=0, left={}, notes=())
     if is_old:
-        # Of what was shown, only what nobody wrote to while the question was open.
+        # Only those of the shown conversations that were not written to while the question was
+        # open.
         still_old = stale(now_ms=now_ms())
         ids = [id for id in ids if id in still_old]
     done = deleter.delete(store, ids)

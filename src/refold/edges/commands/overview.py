@@ -86,7 +86,7 @@ class Summary(Result, frozen=True, kw_only=True):
 
 
 def summary_of(context: Context, *, plain: bool) -> Summary:
-    """The summary of a conversation; with `plain`, a text even on a terminal with colors."""
+    """The summary of a conversation; with `plain`, plain text even on a terminal with colors."""
     stats, view = context.stats(), context.view
     live = (one for one in context.log.batches() if one.live)
     return Summary(

@@ -21,12 +21,12 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from refold.compaction.limits import settings_of
 from refold.config import Config
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import Result, Screen, command
 from refold.edges.commands.handover import HandsOver
 from refold.edges.commands.session import Session
-from refold.edges.proxy.folding import settings_of
 from refold.edges.proxy.savings import Sum, added, sums
 from refold.engine.context import Context
 from refold.engine.handover import handed_over, named, opening_of
@@ -223,7 +223,7 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 def spent(store: Store, config: Config, since_ms: int, window: int | None) -> Spent | None:
     """What the calls since then cost, and what folding saved or would have saved; None without
-    calls. The forecast is the replay of what was sent, with the fold's own settings."""
+    calls. The forecast replays the requests that were sent, with the fold's own settings."""
     by_conversation = list(sums(store, since_ms))
     if not by_conversation:
         return None

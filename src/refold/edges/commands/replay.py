@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from refold.checked import quoted
+from refold.compaction.limits import settings_of
 from refold.conversations.listing import is_erased, meta_of, newest
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import (
@@ -33,7 +34,6 @@ from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import short_number
 from refold.edges.displays.wrap import width
 from refold.edges.importers.importer import import_file
-from refold.edges.proxy.folding import settings_of
 from refold.errors import Corrupt, Denied, Invalid, NotFound
 from refold.redaction import redactor
 from refold.replay.page import (

@@ -21,6 +21,7 @@ from refold.edges.commands.command import Limit, OnlyRole, Part, Result, Screen,
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid
 from refold.memory.entry import MemoryEntry
+from refold.redaction import is_redacted
 from refold.search.searcher import Searcher
 from refold.search.snippets import LIMIT_MAX, Hit, grouped
 from refold.stores import is_writable
@@ -101,6 +102,7 @@ def search(
             until=time_of(until),
             tool=tool,
             kind=kind,
+            redacts=is_redacted(session.config.redact, "summaries"),
         )
         groups = grouped(hits[:limit], newest=newest)
         shown = tuple(hit for group in groups for hit in group)

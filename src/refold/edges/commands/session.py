@@ -45,7 +45,7 @@ LISTS_MAX, NUMBERS_MAX = 64, 20_000  # kept lists of all terminals, and numbers 
 
 class Session:
     """One use of the commands. A `conversation` may be named by its id, or by its number, `@1`.
-    `screen` is None if nobody is watching. With `read_only`, stores refuse every write; with
+    `screen` is None if no one is watching. With `read_only`, stores refuse every write; with
     `derives`, only stores without write permission do. `holding` is for a program that has its
     conversation open, such as a chat."""
 
@@ -309,7 +309,7 @@ class Session:
     # --- the person at the screen ---
 
     def progress(self, doing: str) -> AbstractContextManager[Progress | None]:
-        """A function that shows progress: `show(what, done, total)`; None if nobody is watching."""
+        """A function that shows progress: `show(what, done, total)`; None if no one is watching."""
         return nullcontext() if self.screen is None else self.screen.progress(doing)
 
     @contextmanager
@@ -390,7 +390,7 @@ class Session:
         return ()
 
     def ask(self, question: str) -> bool:
-        """The answer of the person at the screen; no if there is nobody."""
+        """The answer of the person at the screen; no if there is no one."""
         if self.screen is None or not self.screen.can_ask:
             return False
         self.tell_found()

@@ -1,7 +1,7 @@
 """`refold ui`: the store in a browser, on this machine alone.
 
 The server is `edges.ui`, imported when it runs. What it shows is read from a store that refuses
-writes.
+writes; an act is done once a person has seen its price and confirmed it.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def ui(
         int, Meta(description="The port to listen on; 0 takes a free one.", ge=0, le=65_535)
     ] = 0,
     no_open: Annotated[bool, Meta(description="Do not open a browser.")] = False,
+    read_only: Annotated[bool, Meta(description="Offer no acts: nothing can be changed.")] = False,
     check: Annotated[bool, Meta(description="Say whether it could start, and stop there.")] = False,
 ) -> UiServed:
-    from refold.edges.ui.serve import bound
+    from refold.edges.server.connection import listen
+    from refold.edges.ui.access import HOST, Access
+    from refold.edges.ui.answers import Answers
+    from refold.edges.ui.app import serve
 
     conversation = session.conversation if session.is_named else ""
     url = session.store_url or default_store()
-    with bound(port) as listening:
-        from refold.edges.ui.access import Access
-        from refold.edges.ui.answers import Answers
-        from refold.edges.ui.serve import serve
-
+    with listen(HOST, port) as listening:
         access = Access(listening.getsockname()[1])
         served = UiServed(url=f"http://{access.hosts[0]}/", store=url)
         if check:
@@ -66,5 +66,5 @@ def ui(
             session.screen.note("Enter prints another address; stop with Ctrl-C")
         if not no_open:
             webbrowser.open(f"{address}{place}")
-        serve(listening, Answers(url), access, tell)
+        serve(listening, Answers(url, read_only=read_only), access, tell)
     return served

@@ -39,8 +39,8 @@ ID_POSITION = {"positional": True, "metavar": "ID", "completes": "conversation"}
 
 
 class Verified(Result, frozen=True, kw_only=True):
-    """The result of a check. `remarks` are not damage: a text may name an artifact that never
-    existed, and a provider may refuse what a caller gave."""
+    """The result of a check. `remarks` are not damage: a message may name an artifact that never
+    existed, and a provider may refuse a caller's value."""
 
     store: str
     ok: bool
@@ -115,7 +115,7 @@ class RepairResult(Result, frozen=True, kw_only=True):
 @command(
     "verify",
     details="Checks every event, artifact, bookmark and page of the store, memories too, or of one "
-    "conversation. An artifact that a text names and that does not exist is a remark, not damage, "
+    "conversation. A mention of an artifact that does not exist is a remark, not damage, "
     "and so is a page that a provider would refuse. "
     "--repair keeps a copy of the damaged log first. It removes what is not an event, puts events "
     "in order, turns a body that does not match its digest into an erased event, ends the log at "

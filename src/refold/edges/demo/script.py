@@ -74,7 +74,7 @@ class Call(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """Either a user's request, or a text of the agent with its calls."""
+    """Either a user's request, or text from the agent with its calls."""
 
     asks: str = ""
     says: str = ""

@@ -40,8 +40,8 @@ WINDOW = 24_000
 
 
 def play(session: Session, *, window: int | None = None, fast: bool = False) -> Report:
-    """Plays the demo on the session's screen, animated if somebody watches. On a terminal it takes
-    about 35 seconds; in a pipe, with `fast` or as JSON it does not wait."""
+    """Plays the demo on the session's screen, animated if someone is watching. On a terminal it
+    takes about 35 seconds; in a pipe, with `fast` or as JSON it does not wait."""
     started = time.monotonic()
     stage = stage_on(console_on(session.screen), fast=fast)
     with script.scratch_folder() as folder:

@@ -48,11 +48,11 @@ from refold.display import percent_of as percent_of
 from refold.display import short_number as short_number
 from refold.display import tokens_of as tokens_of
 from refold.edges.displays.wrap import harmless
-from refold.log.states import Batch
 from refold.tokens.models import dollars
 
 if TYPE_CHECKING:
     from refold.log.notices import Notice
+    from refold.log.states import Batch
 
 
 def short_and_exact(count: int, noun: str) -> str:

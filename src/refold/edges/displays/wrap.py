@@ -11,25 +11,23 @@ every line, `edges.chat` prints streams.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from refold.decoding import regex
 from refold.display import one_line, visible
 
 # On a narrower screen, breaking gains nothing.
 COLUMNS_MIN = 8
 TAB_COLUMNS = 4
-_WORD = re.compile(r"\S+")
-_HANG = re.compile(r"\s*(?:(?:[-*+•]|\d{1,3}[.)])\s+(?=\S))?")
+_WORD = regex(r"\S+")
+_HANG = regex(r"\s*(?:(?:[-*+•]|\d{1,3}[.)])\s+(?=\S))?")
 _CLOSING = frozenset(
     "、。，．：；！？）］｝〉》」』】〕〗’”…‥ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ"
 )
 _OPENING = frozenset("（［｛〈《「『【〔〖‘“")
-_IDEOGRAPHS = re.compile(
-    r"[\u2e80-\u312f\u3190-\ua4cf\uf900-\ufaff\ufe30-\uff60\U00020000-\U0003ffff]"
-)
-_FLAGS = re.compile(r"[\U0001f1e6-\U0001f1ff]+\Z")
+_IDEOGRAPHS = regex(r"[\u2e80-\u312f\u3190-\ua4cf\uf900-\ufaff\ufe30-\uff60\U00020000-\U0003ffff]")
+_FLAGS = regex(r"[\U0001f1e6-\U0001f1ff]+\Z")
 
 
 class Cut(NamedTuple):
@@ -41,7 +39,7 @@ class Cut(NamedTuple):
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """The lines of a text, none wider than the columns."""
+    """The lines of the text, none wider than the columns."""
     lines: list[str] = []
     for line in text.expandtabs(TAB_COLUMNS).split("\n"):
         hang = hang_of(line, columns)
@@ -124,7 +122,7 @@ def _whole_characters(text: str, columns: int) -> int:
     return at if at > 0 else max(1, size)
 
 
-_FENCE = re.compile(r"\s*(```|~~~)")
+_FENCE = regex(r"\s*(```|~~~)")
 
 
 class Flow:
@@ -214,7 +212,7 @@ def harmless(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """The columns of a text."""
+    """The columns of the text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -38,7 +38,7 @@ BACKOFF_S = 0.5
 BODY_BYTES_MAX = 8 * 1024 * 1024
 EXCERPT_CHARS = 200
 REFUSAL_CHARS = 4_000
-ADDRESS_HINT = "give one such as https://api.openai.com/v1"
+ADDRESS_HINT = "use one such as https://api.openai.com/v1"
 DEADLINE_MAX_S = 86_400
 TRIES_MAX = 100
 
@@ -183,7 +183,7 @@ def host_of(url: str) -> str:
 def check_address(url: str) -> str:
     """The address without a trailing slash. Invalid if it is not one, or contains a key."""
     if not isinstance(url, str):
-        raise Invalid(f"an address is a text, not {quoted(url, 60)}", hint=ADDRESS_HINT)
+        raise Invalid(f"an address is a string, not {quoted(url, 60)}", hint=ADDRESS_HINT)
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - this parses the port

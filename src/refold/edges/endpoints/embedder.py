@@ -1,10 +1,11 @@
-"""An embedder over HTTP: `endpoint(url, model)` gives a callable for an OpenAI-compatible endpoint.
+"""An embedder over HTTP: `endpoint(url, model)` returns a callable for an OpenAI-compatible
+endpoint.
 
     embedder = endpoint("https://api.openai.com/v1", "text-embedding-3-small")
     context = refold.open("work", embedder=embedder)
 
-Indexed texts and queries go to that host and to no other; nothing is sent unless a caller names
-one. Neighbours: `client` posts, `refold.search` calls it.
+Indexed text and queries go to that host and to no other; nothing is sent unless a caller names one.
+Neighbours: `client` posts, `refold.search` calls it.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ PROVIDERS = {
 
 
 def model_named(spec: str, environ: Mapping[str, str]) -> NamedModel:
-    """The model that a text names. Invalid if it names none."""
+    """The model with this name or address. Raises Invalid if there is none."""
     if "://" in spec:
         return _at_address(spec, environ)
     provider_name, _, name = spec.partition(":")

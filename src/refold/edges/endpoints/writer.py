@@ -1,4 +1,4 @@
-"""A writer over HTTP: `endpoint(url, model)` gives a callable that asks a real model.
+"""A writer over HTTP: `endpoint(url, model)` returns a callable that asks a real model.
 
     writer = endpoint("https://api.anthropic.com", "claude-haiku-4-5", kind="anthropic")
     context = refold.open("work", writer=writer)

@@ -29,7 +29,7 @@ from refold.edges.importers.lines import Lines, Reader, counts, digest, guarded,
 Payload = dict[str, Any]
 
 _TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
-WINDOW_MIN = 1_000  # tokens; a smaller number is no model's window
+WINDOW_MIN = 1_000  # tokens; no model has a smaller window
 # Events that repeat the content of items.
 REPEATS = frozenset({
     "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "exec_command_begin",

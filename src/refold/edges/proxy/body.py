@@ -60,7 +60,7 @@ class Begun(Struct, frozen=True):
 
 class Listed(Struct, frozen=True):
     """A parsed body: its fields in their order, each as its own bytes (the list empty), its
-    messages without cache marks, the marks, the list as it came (empty if it was a plain text), and
+    messages without cache marks, the marks, the list as it came (empty if it was plain text), and
     the beginning that its next call may share."""
 
     fields: dict[str, Raw]
@@ -151,7 +151,7 @@ def _read_whole(body: bytes, key: str) -> Listed | None:
     if key not in fields:
         return None
     if bytes(fields[key]).startswith(b'"'):
-        # A plain text is one message of the user.
+        # Plain text is one message of the user.
         text = msgspec.json.decode(fields[key])
         return Listed(fields, [{"role": "user", "content": text}], [], memoryview(b""))
     try:

@@ -1,13 +1,7 @@
-"""How the proxy folds: into which window, with which settings, and with the provider's own
-compaction first if parsed to.
+"""How the proxy folds: into which window, with which settings (`compaction.limits`), and with the
+provider's own compaction first if asked to.
 
-A window smaller than the model's is a wish, not a limit: the page may fill it, and the answer has
-room above it. Every call pays for its page, so the page of a short conversation stays small. An
-agent that reads much at once would fill it every few calls, and each compaction costs the front:
-the next one waits until the page is full, and goes further. A user's own settings override all of
-this.
-
-The provider's compaction is parsed for with the call that needs it: its key and headers, model,
+The provider's compaction is requested with the call that needs it: its key and headers, model,
 system prompt and tools, and messages up to the cut, all sent before, so that later thinking stays
 valid. If it fails, the compactor folds here. Neighbours: `conversation_registry` opens
 conversations, `observer` hands calls over, `app` sends, `compaction.native` asks.
@@ -24,9 +18,9 @@ from msgspec import Raw, Struct
 
 from refold import decoding
 from refold.artifacts.intake import whole_tokens
+from refold.compaction.limits import wished
 from refold.compaction.native import NativeRequest
 from refold.config import NUMBER_MAX
-from refold.core.budget import RESERVE_MAX
 from refold.core.codec import EVENT_BYTES_MAX
 from refold.core.model import NATIVE, Message
 from refold.dialects.native import native_wire
@@ -34,20 +28,12 @@ from refold.edges.local_access import Header
 from refold.edges.proxy.body import LISTS, MARK, ParsedCall, Wire
 from refold.edges.proxy.upstream import Limits, Target
 from refold.errors import Unavailable
-from refold.settings.sources import has_user_limits, loaded
+from refold.settings.sources import loaded
 from refold.tokens.models import model_info
 
 if TYPE_CHECKING:
     from refold.edges.proxy.conversation_registry import OpenConversation
     from refold.edges.proxy.upstream import Upstream
-
-WISH_FROM = 40_000  # tokens: in a smaller window, a gist needs all the room
-WISHED: dict[str, Any] = {
-    "reserve_tokens": 0,
-    "target_ratio": 0.38,
-    "compact_every": 28,
-    "compact_share": 0.5,
-}
 
 
 class Folding(Struct, frozen=True, kw_only=True):
@@ -85,22 +71,6 @@ class Folding(Struct, frozen=True, kw_only=True):
         said = loaded(self.config)[0].offload_tokens
         window = self.window or model_info(parsed.model or None).window
         return whole_tokens(window) if said is None else said
-
-
-def wished(window: int | None, model: str, config: dict[str, Any]) -> dict[str, Any]:
-    """The settings for a window that is a wish: the model has room for an answer above it, and the
-    user has not set when and how far to compact. Otherwise none."""
-    info = model_info(model or None)
-    if window is None or not info.known or window < WISH_FROM:
-        return {}
-    answer = min(info.output or RESERVE_MAX, RESERVE_MAX)
-    is_wish = not has_user_limits(*loaded(config)) and window + answer <= info.window
-    return WISHED if is_wish else {}
-
-
-def settings_of(model: str) -> Callable[[int], dict[str, Any]]:
-    """A fold's settings by its window, for a replay of calls to this model."""
-    return lambda window: wished(window, model, {})
 
 
 ANSWER_BYTES_MAX = EVENT_BYTES_MAX

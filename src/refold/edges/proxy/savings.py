@@ -8,7 +8,7 @@ reports. Usage is read from a copy of the answer while it streams; only lines th
 decoded. A new process continues from the last line in the log; lines that a fork shares with its
 parent count once.
 
-The outcome of each call goes over a pipe that outlives a killed proxy; a line that nobody reads is
+The outcome of each call goes over a pipe that outlives a killed proxy; a line that is never read is
 dropped. Neighbours: `observer` brings the usage, `supervisor` counts outcomes, the command `proxy
 report` shows sums.
 """

@@ -72,9 +72,8 @@ def check_options(given: ProxySettings) -> None:
 
 
 def checked(given: ProxySettings) -> ProxySettings:
-    """The complete settings. Raises an error for a missing package or host name."""
+    """The complete settings. Invalid for a missing host name."""
     check_options(given)
-    check_packages()
     from refold.edges.proxy.upstream import PROVIDERS, base_checked
 
     for name, base in given.bases.items():
@@ -87,10 +86,6 @@ def checked(given: ProxySettings) -> ProxySettings:
         message = f"{given.host} can be reached from other machines, but has no host name"
         raise Invalid(message, hint="--name proxy.example.com, behind a TLS terminator")
     return msgspec.structs.replace(given, token=given.token or secrets.token_urlsafe(24))
-
-
-def check_packages() -> None:
-    """Unavailable, with the extra to install, if the server package is missing."""
 
 
 def url_of(given: ProxySettings) -> str:

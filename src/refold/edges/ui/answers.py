@@ -1,8 +1,9 @@
 """The values of the web view: one method for each route, from one store.
 
 The store is opened for reading, so that looking leaves no trace in any log; only search keeps its
-own index beside the store, as `refold search` does. A few conversations stay open. Used in one
-thread. Neighbours: `overview`, `conversation`; `app` sends what these return.
+own index beside the store, as `refold search` does, and an act that a person has confirmed opens it
+for writing. A few conversations stay open. Used in one thread. Neighbours: `overview`,
+`conversation`; `app` sends what these return.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from typing import Any
 
 from refold.conversations.listing import FOLDER, described, title_of
 from refold.display import visible
-from refold.edges.ui import overview
+from refold.edges.ui import acts, overview
 from refold.edges.ui.conversation import Conversation, short_folder
 from refold.edges.ui.readable import safe
 from refold.engine.context import Context
-from refold.errors import Invalid, NotFound
+from refold.errors import Denied, Invalid, NotFound
 from refold.log.stored_logs import conversations, is_memory
 from refold.redaction import redacted
 from refold.search.searcher import Searcher
 from refold.search.upkeep import index_path
 from refold.settings.sources import loaded_for
-from refold.stores import is_writable, open_store, terms_of
+from refold.stores import is_writable, open_store, terms_of, version_of
 from refold.stores.protocol import Store
 
 OPEN_MAX = 4
@@ -34,11 +35,13 @@ Given = dict[str, str]
 class Answers:
     """Answers questions about one store."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
         self._url = url
+        self._acts = not read_only and is_writable(url)
         self.store: Store = open_store(url, read_only=True)
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self._usage = overview.Usage()
+        self._heads: tuple[object, dict[str, int]] = (None, {})
         self._searching: tuple[Store, Searcher] | None = None
 
     def close(self) -> None:
@@ -53,8 +56,11 @@ class Answers:
     # --- the store ---
 
     def heads(self) -> dict[str, int]:
-        """The head of every conversation."""
-        return {about.id: about.head for about in conversations(self.store)}
+        """The head of every conversation; read again only if the store has changed."""
+        version = version_of(self.store)
+        if version is None or self._heads[0] != version:
+            self._heads = (version, {about.id: about.head for about in conversations(self.store)})
+        return self._heads[1]
 
     def overview(self, given: Given) -> dict[str, Any]:
         return {"store": visible(self.store.url), "sessions": overview.rows(self.store)}
@@ -101,7 +107,8 @@ class Answers:
     # --- one conversation ---
 
     def conversation(self, given: Given) -> dict[str, Any]:
-        return self._opened(given).columns(_number(given, "after", 0))
+        columns = self._opened(given).columns(_number(given, "after", 0))
+        return {**columns, "acts": self._acts}
 
     def lines(self, given: Given) -> list[str]:
         return self._opened(given).lines(_number(given, "from", 0), _number(given, "count", 100))
@@ -124,6 +131,28 @@ class Answers:
 
     def ledger(self, given: Given) -> list[dict[str, Any]]:
         return self._opened(given).ledger()
+
+    def rehearse(self, given: Given, body: bytes) -> dict[str, Any]:
+        """The price of an act."""
+        opened, act = self._opened(given), acts.act_of(body)
+        self._check_acts()
+        return acts.rehearsed(self.store, opened.context, act, opened.called_ms)
+
+    def do(self, given: Given, body: bytes) -> dict[str, Any]:
+        """Does an act at the head of its rehearsal. Conflict if the log has grown since."""
+        opened, act = self._opened(given), acts.act_of(body)
+        self._check_acts()
+        store = open_store(self._url)
+        try:
+            with Context(store, opened.id, config=opened.context.config) as context:
+                acts.done(context, act, expect=act.head)
+                return {"head": context.view.head}
+        finally:
+            store.close()
+
+    def _check_acts(self) -> None:
+        if not self._acts:
+            raise Denied("this view only reads", hint="start it without --read-only")
 
     def _opened(self, given: Given) -> Conversation:
         """The open conversation. NotFound if the store does not have it."""

@@ -4,14 +4,18 @@ thread.
 All answers are JSON but the page itself and its files, which are a fixed table. Every answer
 carries the headers that keep the page alone: it loads nothing from elsewhere, runs only its own
 modules, and is in no frame and no cache. Changes of the store are streamed as server-sent events
-while somebody looks. Neighbours: `access` admits, `answers` has the values, `serve` runs this.
+while somebody looks. Neighbours: `access` admits, `answers` has the values.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import logging
 import re
+import socket
+import sys
+import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -22,7 +26,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from refold.edges.local_access import Unauthorized
-from refold.edges.server.connection import ENDING
+from refold.edges.server.connection import ENDING, SETTINGS, log_to_stderr
 from refold.edges.ui.access import STATIC, WRONG_S, Access, NotAllowed, values_of
 from refold.edges.ui.answers import Answers
 from refold.errors import OUTCOMES, Invalid, NotFound, RefoldError
@@ -36,8 +40,10 @@ BODY_BYTES_MAX = 65_536
 GZIP_BYTES_MIN, GZIP_LEVEL = 1_400, 5
 LOOK_S, BEAT_S = 0.5, 15.0
 BODY_S = 10.0
+CONNECTIONS_MAX = 64
 STATUSES = {"unauthorized": 401, "not-allowed": 405}
 MODULES = (
+    "acts",
     "app", "bill", "chart", "compaction", "dom", "home", "inspector", "ledger", "list", "message",
     "pieces", "search", "server", "session", "states",
 )  # fmt: skip
@@ -76,6 +82,8 @@ ROUTES = tuple(
         ("GET", rf"/api/s/{_ID}/why/(?P<seq>\d{{1,15}})", "why"),
         ("GET", rf"/api/s/{_ID}/window", "window"),
         ("GET", rf"/api/s/{_ID}/ledger", "ledger"),
+        ("POST", rf"/api/s/{_ID}/rehearse", "rehearse"),
+        ("POST", rf"/api/s/{_ID}/do", "do"),
     )
 )
 
@@ -127,7 +135,7 @@ class App:
         elif (method, path) == ("GET", "/api/live"):
             await self._live(receive, send)
         else:
-            await self._route(scope, path, send)
+            await self._route(scope, path, receive, send)
 
     async def _entered(self, body: bytes) -> str:
         """The cookie for a key. Wrong keys are tried one at a time, and slowly."""
@@ -141,7 +149,7 @@ class App:
                 await asyncio.sleep(WRONG_S)
                 raise
 
-    async def _route(self, scope: Scope, path: str, send: Send) -> None:
+    async def _route(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
         found = [(one, pattern.fullmatch(path), name) for one, pattern, name in ROUTES]
         routes = [(one, match, name) for one, match, name in found if match]
         if not routes:
@@ -149,14 +157,17 @@ class App:
         for method, match, name in routes:
             if method == scope["method"]:
                 query = _query(scope.get("query_string", b""))
-                work = partial(self._encoded, name, {**query, **match.groupdict()})
+                given: list[Any] = [{**query, **match.groupdict()}]
+                if method == "POST":
+                    given.append(await _body(receive))
+                work = partial(self._encoded, name, *given)
                 body = await self._in_thread(work, searches=name == SEARCH)
                 await _send_json(send, 200, body, takes_gzip=_takes_gzip(scope))
                 return
         raise NotAllowed(f"{scope['method']} is not supported here")
 
-    def _encoded(self, name: str, given: dict[str, str]) -> bytes:
-        return msgspec.json.encode(getattr(self._answers, name)(given))
+    def _encoded(self, name: str, *given: Any) -> bytes:
+        return msgspec.json.encode(getattr(self._answers, name)(*given))
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """The heads of all conversations, at first and whenever one changes."""
@@ -251,3 +262,28 @@ async def _send_error(send: Send, error: RefoldError) -> None:
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
     said = {"code": error.code, "message": error.message, "hint": error.hint}
     await _send_json(send, status, msgspec.json.encode({"error": said}))
+
+
+# --- running ---
+
+
+def serve(
+    listening: socket.socket, answers: Answers, access: Access, tell: Callable[[str], None]
+) -> None:
+    """Serves until it is stopped. `tell` receives further addresses, which Enter asks for."""
+    import uvicorn
+
+    formatter = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+    log_to_stderr(formatter, {"uvicorn": "CRITICAL"})
+
+    settings = {**SETTINGS, "limit_concurrency": CONNECTIONS_MAX}
+    server = uvicorn.Server(uvicorn.Config(App(answers, access), **settings))
+    if sys.stdin is not None and sys.stdin.isatty():
+        asking = threading.Thread(target=_print_addresses, args=(access, tell), daemon=True)
+        asking.start()
+    server.run(sockets=[listening])
+
+
+def _print_addresses(access: Access, tell: Callable[[str], None]) -> None:
+    for _ in sys.stdin:
+        tell(access.address())

@@ -1,7 +1,7 @@
 """The first screen: every conversation with its project, size and cost, and the cost per day.
 
 Rows come from bookmarks, without opening logs; one that has no fitting bookmark is opened. The bill
-per day needs the reports of every call, so it is read apart, and kept by head. Neighbour:
+per day needs the reports of every call, so it is read separately, and cached by head. Neighbour:
 `answers`.
 """
 

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from refold import decoding, dialects
+from refold.decoding import regex
 from refold.display import INVISIBLE, cut, fenced, visible
 from refold.errors import Denied, Invalid
 
@@ -39,12 +40,12 @@ NAME_BYTES_MAX = 255
 SHOWN_CHARS = 200
 # Control and format characters, lone surrogates, private and unassigned ones, separators.
 _UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-_INVISIBLE = re.compile(f"[{INVISIBLE}]")
+_INVISIBLE = regex(f"[{INVISIBLE}]")
 # Characters like a slash or a backslash, without a compatibility form that reveals them.
 _SLASHES = frozenset("∕⁄⧸⫽⫻╱∖⧵⧹╲⟋⟍")
 _WINDOWS_CHARS = frozenset('\\<>:"|?*')
-_WINDOWS_NAMES = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(\..*)?", re.I)
-_ENCODED = re.compile(r"%(u?[0-9a-f]{2})", re.I)
+_WINDOWS_NAMES = regex(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])(\..*)?", re.I)
+_ENCODED = regex(r"%(u?[0-9a-f]{2})", re.I)
 
 LINES_MAX = 999_999
 NUMBER_WIDTH = 6
@@ -242,7 +243,7 @@ class MemoryPath(Struct, frozen=True):
 
 
 def parsed(text: str) -> MemoryPath:
-    """The path of a text; Invalid or Denied, with the reason, if it is not a plain path."""
+    """The path in the text; Invalid or Denied, with the reason, if it is not a plain path."""
     if len(text.encode("utf-8", "surrogatepass")) > PATH_BYTES_MAX:
         raise _unusable(text, f"it has more than {PATH_BYTES_MAX:,} bytes")
     names = text.split("/")

@@ -148,7 +148,7 @@ class EncryptedStore:
             reach = reach if reach is not None else self._reach(id)
             if seq > reach.get(home, 0):
                 message = f"{self.url}: {id}: event {seq} was sent to the conversation {home!r}"
-                raise Corrupt(message, hint="it was put there by someone else, so it is not used")
+                raise Corrupt(message, hint="another program put it there, so it is not used")
 
     def _reach(self, id: str) -> dict[str, int]:
         """The last event that a log shares with each of its ancestors."""

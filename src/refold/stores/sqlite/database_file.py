@@ -15,16 +15,19 @@ that a writer can still remove them. Otherwise the file alone is the database an
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import cache
 from typing import TypeVar
 from urllib.parse import quote
 
 import apsw
 
+from refold import decoding
 from refold.checked import quoted
 from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
@@ -44,12 +47,14 @@ PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={WAL_PAGES};
 PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES}; PRAGMA checkpoint_fullfsync=ON
 """
 
+NO_SCHEMA = "[]"
+_SPACES = re.compile(r"\s*([(),])\s*")
 PLANTED_HINT = "another program changed it: move it away, or restore it from a copy"
 _MARKS = """
 SELECT (SELECT application_id FROM pragma_application_id),
        (SELECT user_version FROM pragma_user_version),
-       EXISTS (SELECT 1 FROM sqlite_schema),
-       (SELECT name FROM sqlite_schema WHERE type IN ('view', 'trigger') LIMIT 1)
+       (SELECT json_group_array(json_array(type, name, sql)) FROM sqlite_schema
+        WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\')
 """
 
 # Closing any descriptor of a file drops all POSIX locks this process holds on it. Only while
@@ -223,6 +228,7 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
     is_old = version is not None and version < VERSION and not connection.in_transaction
     if version is not None and is_old and not (version >= COMPLETE and connection.readonly("main")):
         migrate(connection, path, version)
+        version_of(connection, path)
     return version is not None
 
 
@@ -230,20 +236,55 @@ def version_of(connection: apsw.Connection, path: str) -> int | None:
     """The version of a refold database; None if it is empty. Raises an error for a newer version
     or a database of another program."""
     # One statement sees one moment: another process may be creating the database right now.
-    application, version, has_tables, planted = connection.execute(_MARKS).get
+    application, version, schema = connection.execute(_MARKS).get
     if application == APPLICATION_ID:
-        if planted is not None:
-            # It would answer for a table, or change what is written.
-            what = f"{path} has a view or trigger that refold did not make: {quoted(planted, 60)}"
-            raise Corrupt(what, hint=PLANTED_HINT)
         if version > VERSION:
             raise checks.too_new(path, version, VERSION)
+        if version == VERSION and schema not in _own_schemas():
+            _refuse_planted(schema, path)
         return int(version)
-    if application or version or has_tables:
+    if application or version or schema != NO_SCHEMA:
         raise Corrupt(
             f"{path} is a database of another program", hint="name another file for the store"
         )
     return None
+
+
+@cache
+def _own_schemas() -> dict[str, frozenset[tuple[str, ...]]]:
+    """The schemas that refold makes, as `_MARKS` gives them: of a new database, and of one that was
+    migrated."""
+    made = apsw.Connection(":memory:")
+    made.execute(log.SCHEMA)
+    schemas = [made.execute(_MARKS).get[2]]
+    made.execute(PREVIEW)
+    for version in range(VERSION):
+        made.execute(STEPS[version]).fetchall()
+    schemas.append(made.execute(_MARKS).get[2])
+    made.close()
+    return {schema: _entries(schema) for schema in schemas}
+
+
+def _entries(schema: str) -> frozenset[tuple[str, ...]]:
+    """The tables, indexes, views and triggers of a schema, their SQL without its layout."""
+    entries = decoding.decode(schema, list[tuple[str, str, str | None]])
+    return frozenset(
+        (kind, name, _SPACES.sub(r"\1", " ".join((sql or "").split())))
+        for kind, name, sql in entries
+    )
+
+
+def _refuse_planted(schema: str, path: str) -> None:
+    """Raises Corrupt for a schema that differs from ours in more than its layout: a view or trigger
+    would act for a table, and a check, default or generated column on what is written."""
+    entries = _entries(schema)
+    if entries in _own_schemas().values():
+        return
+    own = next(iter(_own_schemas().values()))
+    extra = sorted(entries - own)
+    kind, name, _ = (extra or sorted(own - entries))[0]
+    has = f"has a {kind} that refold did not make" if extra else f"has no {kind}"
+    raise Corrupt(f"{path} {has}: {quoted(name, 60)}", hint=PLANTED_HINT)
 
 
 def _initialize(connection: apsw.Connection, path: str, page_bytes: int) -> None:
@@ -357,6 +398,7 @@ STEPS: dict[int, str] = {
     """,
     1: recent.SCHEMA,
 }
+PREVIEW = "ALTER TABLE conversations DROP COLUMN title; DROP TABLE bookmarks; DROP TABLE recent"
 COMPLETE = 1  # from this version on all of the content is there: the rest is derived
 
 
@@ -497,6 +539,8 @@ def _connection(path: str, *, in_wal: bool) -> apsw.Connection | None:
                 refuse_lost(path)
             copy = None if version is None else _migrated_copy(connection)
             connection.close()
+            if copy is not None:
+                version_of(copy, path)
             return copy
         except apsw.CantOpenError as error:
             connection.close(True)

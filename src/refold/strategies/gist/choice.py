@@ -11,7 +11,6 @@ line gets a little extra worth, so that kept lines can be understood in context.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
@@ -20,6 +19,7 @@ from math import log
 
 from msgspec import Struct
 
+from refold.decoding import regex
 from refold.ledger.sentences import binds
 from refold.strategies.fit import common_size
 from refold.strategies.gist.passages import (
@@ -76,10 +76,10 @@ ANSWERS_SHARE = 0.08  # of the room: the answers that ended a turn, before other
 RULES_SHARE = 0.85  # of the room: the most that rules may take
 WHOLE_CHARS, SENTENCE_CHARS, RULE_CHARS = 400, 100, 40
 
-_PROSE_WORD = re.compile(rf"[{CJK}]{{2}}|\w{{3,}}")
-_SENTENCE_END = re.compile(r"[.!?;:]\s+|[\u3002\uff01\uff1f]")
-_OWN_LINE = re.compile(f"[{''.join({**AGAIN_WORTH, **PROSE_WORTH})}]")
-_LETTERS = re.compile(rf"[{CJK}]|[^\W\d_]{{2}}")
+_PROSE_WORD = regex(rf"[{CJK}]{{2}}|\w{{3,}}")
+_SENTENCE_END = regex(r"[.!?;:]\s+|[\u3002\uff01\uff1f]")
+_OWN_LINE = regex(f"[{''.join({**AGAIN_WORTH, **PROSE_WORTH})}]")
+_LETTERS = regex(rf"[{CJK}]|[^\W\d_]{{2}}")
 
 # By the seq of the message and the number of the line in it, the most needed first.
 Kept = dict[tuple[int, int], Pieces]

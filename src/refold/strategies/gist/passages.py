@@ -83,7 +83,7 @@ def passage(seq: int, role: Role, text: str) -> Passage:
 
 
 def lines_in(text: str) -> list[str]:
-    """The lines of a text, without blank ones and the colors of a terminal, which cost tokens for
+    """The lines of the text, without blank ones and the colors of a terminal, which cost tokens for
     nothing."""
     return list(filter(None, map(str.strip, without_colors(text).splitlines())))
 
@@ -92,7 +92,7 @@ def lines_in(text: str) -> list[str]:
 
 
 def tells(text: str, words: int, name: str) -> bool:
-    """Whether a text has at least three words besides the name; `words` is its word count."""
+    """Whether the text has at least three words besides the name; `words` is its word count."""
     own = words_in(name)
     if words - own < 3:
         return False
@@ -108,7 +108,7 @@ def count_words(text: str) -> int:
 
 @lru_cache(maxsize=TEXTS_REMEMBERED)  # the same lines are weighed at every fold
 def words_in(text: str) -> int:
-    """The number of words in a text, remembered."""
+    """The number of words in the text, remembered."""
     return count_words(text)
 
 
@@ -375,7 +375,7 @@ def _origin(name: str, arguments: dict[str, Any]) -> str:
 
 
 def origins_in(origin: str, text: str) -> str:
-    """The origins of the lines of a text. In a patch, the removed lines were replaced."""
+    """The origins of the lines of the text. In a patch, the removed lines were replaced."""
     lines = lines_in(text)
     if origin in (SCRIPT, WRITTEN) and PATCH in text:
         return "".join(REPLACED if line.startswith("-") else WRITTEN for line in lines)

@@ -1,12 +1,13 @@
 """The rounds of one answer: while the model calls only our tools, they are answered here and the
-provider is parsed again; then the client gets its answer.
+provider is asked again; then the client gets its answer.
 
 Our calls beside some of the client's are held back: their results are in the log, and go up with
 the results of the client's tools. The number of rounds is limited; then our tools answer that it is
-enough, and an answer that still calls them ends with a text for the person. The log has every round
-before the client sees the end, so the client never repeats an unknown answer. A provider's error in
-a later round goes to the client unchanged; a request that the provider refuses is sent once more
-with less in it. Neighbours: `events` joins the answers, `observer` answers and keeps, `app` sends.
+enough, and an answer that still calls them ends with a message for the person. The log has every
+round before the client sees the end, so the client never repeats an unknown answer. A provider's
+error in a later round goes to the client unchanged; a request that the provider refuses is sent
+once more with less in it. Neighbours: `events` joins the answers, `observer` answers and keeps,
+`app` sends.
 """
 
 from __future__ import annotations
@@ -197,8 +198,8 @@ class Rounds:
         return any(self._messages) and not self._shape.messages(self._shape.one(self._responses))
 
     async def _say(self, text: str) -> None:
-        """Ends the answer with a text that the provider never sees: an empty answer would puzzle
-        the person, and some clients drop it from their list."""
+        """Ends the answer with text that the provider never sees: an empty answer would puzzle the
+        person, and some clients drop it from their list."""
         response, events = self._shape.words(self._responses[-1], text)
         self._responses.append(response)
         await self._client.say(events)

@@ -1,8 +1,8 @@
 /**
  * The page: the key's exchange, the header, the address, and the screen that it names.
  *
- * Every state is in the fragment of the address: `#/s/ID?at=812&m=70`. A screen is remade when its
- * path changes, and updated when only what follows the path does.
+ * Every state is in the fragment of the address: `#/s/ID?at=812&m=70`. A screen is made again
+ * when its path changes, and updated when the rest does.
  */
 
 import { BillScreen, WindowScreen } from "./bill.js";
@@ -27,7 +27,7 @@ const KEYS = [
 	["/", "search"], ["← →", "turn before, after"], ["Shift ← →", "ten turns"],
 	["Home End", "first turn, now"], ["[ ]", "compaction before, after"], ["j k", "message after, before"],
 	["u", "next request of the user"], ["e", "next failed result"], ["b", "where the folded part ends"],
-	["1 to 6", "only messages in one state"], ["Esc", "close"],
+	["1 to 6", "only one state"], ["p h z", "pin, hide, undo: with the price first"], ["Esc", "close"],
 	["g h", "all sessions"], ["g u", "usage"], ["?", "these keys"],
 ];
 const THEMES = ["auto", "light", "dark"];
@@ -73,7 +73,7 @@ export class App {
 
 	/**
 	 * Goes to an address. With `keeps`, it takes the place of the one before.
-	 * @param {string} path @param {Record<string, string | number | null>} [query] @param {boolean} [keeps]
+	 * @param {Record<string, string | number | null>} [query] @param {boolean} [keeps]
 	 */
 	go(path, query = {}, keeps = false) {
 		const given = Object.entries(query).filter(([, value]) => value !== null && value !== "");
@@ -92,7 +92,7 @@ export class App {
 
 	async route() {
 		const route = this.address;
-		const path = route.path.join("/");
+		const path = route.path[0] === "find" ? location.hash : route.path.join("/");
 		if (this.screen && this.path === path) {
 			this.screen.update(route);
 			return;
@@ -130,7 +130,6 @@ export class App {
 		return HomeScreen.opened(this);
 	}
 
-	/** @param {Screen} screen @param {Route} route */
 	showHeading(screen, { path }) {
 		const { title, words, cost } = screen.heading;
 		document.title = title ? `${title} · refold` : "refold";
@@ -150,7 +149,6 @@ export class App {
 		this.live.classList.toggle("away", !isLive);
 	}
 
-	/** @param {{status?: number, message: string, hint?: string}} error */
 	showFailure(error) {
 		const heading = error.status === 401 ? "This browser has not been admitted" : "That did not work";
 		refill(this.title, el("h1", {}, "refold"));
@@ -158,16 +156,13 @@ export class App {
 			el("p", {}, error.message), error.hint && el("p", { class: "quiet" }, error.hint)));
 	}
 
-	/** @param {Event} event */
 	find(event) {
 		event.preventDefault();
 		const words = this.search.value.trim();
 		if (!words) return;
-		this.path = "";
 		this.go("/find", { q: words });
 	}
 
-	/** @param {KeyboardEvent} event */
 	key(event) {
 		const target = event.target;
 		if (event.ctrlKey || event.metaKey || event.altKey || this.keys.open) return;
@@ -206,7 +201,7 @@ export class App {
 	}
 }
 
-/** @param {string} href @param {string} label @param {boolean} isHere */
+/** @param {boolean} isHere */
 function tab(href, label, isHere) {
 	return el("a", { href, "aria-current": isHere ? "page" : null }, label);
 }

@@ -2,23 +2,20 @@
  * What a session cost, call by call; and what its window is made of, by kind and by tool.
  */
 
-import { count, day, dollars, draw, el, number, percent, refill, table, time } from "./dom.js";
+import { count, day, dollars, draw, el, figure, number, percent, refill, table, time } from "./dom.js";
 import { ask, place } from "./server.js";
 import { Cursor, Session } from "./states.js";
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./app.js").Route} Route */
 
 const HIGH = 150, WIDE_MIN = 300, ROWS = 200, DEAREST = 8;
 
-/** @param {string} id @param {Session} session */
+/** @param {Session} session */
 function headingOf(id, session) {
 	const { about } = session;
-	return { title: about.title || id, words: [about.project, about.model].filter(Boolean).join(" · "), cost: about.cost };
+	return { title: about.title || id, words: [about.project, about.model].filter(Boolean).join(" · "), cost: about.billed.calls ? about.cost : null };
 }
 
 export class BillScreen {
-	/** @param {App} app @param {string} id @param {Session} session */
 	constructor(app, id, session) {
 		this.app = app;
 		this.id = id;
@@ -27,7 +24,6 @@ export class BillScreen {
 		this.node = el("div", { class: "home" });
 	}
 
-	/** @param {App} app @param {string} id */
 	static async opened(app, id) {
 		return new BillScreen(app, id, new Session(await ask(place(id))));
 	}
@@ -64,7 +60,7 @@ export class BillScreen {
 					this.link(one.seq), `${day(one.at_ms)} ${time(one.at_ms)}`, count(one.input), count(one.output), dollars(one.cost)])));
 	}
 
-	/** The turn of a call. @param {number} seq */
+	/** The turn of a call. */
 	link(seq) {
 		const { turns } = this.session;
 		let at = turns.length - 1;
@@ -115,13 +111,7 @@ export class BillScreen {
 
 const KINDS = ["read", "written", "fresh", "output"];
 
-/** @param {string} value @param {string} name */
-function figure(value, name) {
-	return el("p", {}, el("b", {}, value), el("span", { class: "quiet" }, name));
-}
-
 export class WindowScreen {
-	/** @param {App} app @param {string} id @param {Session} session @param {any} tools */
 	constructor(app, id, session, tools) {
 		this.app = app;
 		this.id = id;
@@ -131,13 +121,11 @@ export class WindowScreen {
 		this.node = el("div", { class: "home" });
 	}
 
-	/** @param {App} app @param {string} id */
 	static async opened(app, id) {
 		const [columns, tools] = await Promise.all([ask(place(id)), ask(`${place(id)}/window`)]);
 		return new WindowScreen(app, id, new Session(columns), tools);
 	}
 
-	/** @param {Route} route */
 	update({ query }) {
 		const { session } = this;
 		const { about } = session;
@@ -182,7 +170,7 @@ export class WindowScreen {
 				figure(count(used), `of ${count(about.window)} tokens${query.at ? `, at #${at}` : " now"}`),
 				figure(percent(used, about.window), "of the window"),
 				figure(count(about.compact_at), "tokens: it folds there"),
-				about.compactions ? figure(count(session.compactions.length), "compactions") : null),
+				figure(count(session.compactions.length), "compactions")),
 			el("div", { class: "stack", role: "img", "aria-label": "The window by kind; the table below has the figures" },
 				[...parts, { name: "free", tokens: free }].map((part) =>
 					el("i", { class: part.name.replace(" ", "-"), title: `${part.name}: ${count(part.tokens)}`,

@@ -4,7 +4,7 @@
  * in the order in which they were said.
  */
 
-import { count, dollars, draw, el, refill, short } from "./dom.js";
+import { count, dollars, draw, el, percent, refill, short } from "./dom.js";
 import { NOT_YET, STATES } from "./states.js";
 
 /** @typedef {import("./states.js").Session} Session */
@@ -53,12 +53,12 @@ export class Chart {
 		return Math.max(1, this.width - 2 * PAD);
 	}
 
-	/** The x of a place in the log. @param {number} at */
+	/** The x of a place in the log. */
 	x(at) {
 		return PAD + (this.inner * this.session.said(at)) / Math.max(1, this.most);
 	}
 
-	/** The place in the log at an x. @param {number} x */
+	/** The place in the log at an x. */
 	placeAt(x) {
 		const said = Math.round(((x - PAD) / this.inner) * this.most);
 		if (said >= this.most) return this.session.head;
@@ -131,7 +131,6 @@ export class Chart {
 		return `${parts.join(" ")} H${this.width - PAD}`;
 	}
 
-	/** @param {import("./states.js").Break} one */
 	mark(one) {
 		const about = `Cache break: ${count(one.tokens)} tokens read again, ${dollars(one.cost)}. ${one.why}`;
 		return draw(
@@ -143,12 +142,18 @@ export class Chart {
 
 	drawLabels() {
 		let free = -Infinity;
-		const { compactions } = this.session;
+		const { compactions, about } = this.session;
+		if (!compactions.length) {
+			const full = percent(about.current, about.window);
+			refill(this.labels, el("small", {}, `Nothing was folded yet: ${full} full, folds at ${short(about.compact_at)}`));
+			return;
+		}
 		refill(
 			this.labels,
 			compactions.map((one, at) => {
 				const x = this.x(one.first);
 				const isRoomy = x - free >= LABEL_PX;
+				if (!isRoomy && x - free < LABEL_PX / 2 && one.id !== this.chosen) return null;
 				if (isRoomy) free = x;
 				const saved = `${short(one.before)} to ${short(one.after)} tokens`;
 				const name = `Compaction ${at + 1}: ${saved}${one.live ? "" : ", undone"}`;
@@ -192,7 +197,6 @@ export class Chart {
 		this.drawBars(cursor);
 	}
 
-	/** @param {Cursor} cursor */
 	drawBars(cursor) {
 		const { session, width } = this;
 		const scale = devicePixelRatio || 1;
@@ -227,7 +231,7 @@ export class Chart {
 
 /**
  * A dashed line with its name.
- * @param {string} name @param {string} kind @param {number} y @param {number} width @param {boolean} isDrawn
+ * @param {boolean} isDrawn
  */
 function limit(name, kind, y, width, isDrawn) {
 	if (!isDrawn) return null;

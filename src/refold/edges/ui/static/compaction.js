@@ -3,7 +3,8 @@
  * longer read.
  */
 
-import { count, day, dollars, el, number, refill, time } from "./dom.js";
+import { actButton } from "./acts.js";
+import { count, day, dollars, el, firstOf, number, refill, time } from "./dom.js";
 import { Cursor, HIDDEN, NOT_YET, STATES } from "./states.js";
 
 const LISTED = 100;
@@ -46,6 +47,7 @@ export function compactionPanel(panel, screen, one) {
 	const paid = broken ?? (next && nextCall(session, one.last)?.seq === next.seq ? next : undefined);
 	const most = Math.max(1, ...[...changes.values()].map((each) => each.count));
 	const less = one.before ? (100 * (one.before - one.after)) / one.before : 0;
+	const box = el("div", { "aria-live": "polite" });
 	refill(
 		panel,
 		el("header", {},
@@ -53,7 +55,9 @@ export function compactionPanel(panel, screen, one) {
 			el("button", { class: "close", "aria-label": "Close", onclick: () => screen.closePanel() }, "×")),
 		el("p", { class: "buttons" },
 			step(screen, at - 1, "Previous"), step(screen, at + 1, "Next"),
-			el("button", { onclick: () => screen.goToStop(session.stopAt(one.last) + 1) }, "Turn after it")),
+			el("button", { onclick: () => screen.goToStop(session.stopAt(one.last) + 1) }, "Turn after it"),
+			one.live && actButton(screen, box, "Undo", { act: "undo", batches: [one.id] })),
+		box,
 		el("dl", {},
 			el("dt", {}, "Page"),
 			el("dd", {}, `${count(one.before)} to ${count(one.after)} tokens (${less.toFixed(1)} % less)`),
@@ -73,50 +77,31 @@ export function compactionPanel(panel, screen, one) {
 						el("td", {}, el("i", { class: STATES[each.to], style: { width: `${(100 * each.count) / most}%` } }))))))
 			: el("p", { class: "quiet" }, "No message changed its state."),
 		el("h3", {}, `No longer read (${count(gone.length)}), largest first`),
-		goneList(screen, gone, LISTED),
+		goneList(screen, gone),
 	);
 }
 
-/** The first call after a place. @param {Session} session @param {number} seq */
+/** The first call after a place. @param {Session} session */
 function nextCall(session, seq) {
 	return session.calls.find((call) => call.seq > seq);
 }
 
-/** @param {SessionScreen} screen @param {number} at @param {string} name */
+/** @param {SessionScreen} screen */
 function step(screen, at, name) {
 	const one = screen.session.compactions[at];
 	return el("button", { disabled: !one, onclick: () => one && screen.open(one.id) }, name);
 }
 
-/** @param {SessionScreen} screen @param {number[]} gone @param {number} most @returns {HTMLElement} */
-function goneList(screen, gone, most) {
+/** @param {SessionScreen} screen @param {number[]} gone */
+function goneList(screen, gone) {
 	const { session, texts } = screen;
 	if (!gone.length) {
 		const words = "Nothing: every message is still there, whole or in words of its own.";
 		return el("p", { class: "quiet" }, words);
 	}
-	const list = el("ol", { class: "gone" }, gone.slice(0, most).map((each) => {
-		const line = el("span", { class: "quiet" }, texts.line(each) ?? "");
-		if (texts.line(each) === null) later(() => texts.line(each), (said) => (line.textContent = said));
+	return el("div", { class: "gone" }, firstOf(gone, LISTED, (each) => {
 		return el("li", {}, el("button", { class: "plain", onclick: () => screen.pick(each) },
-			`#${session.seqs[each]} ${session.roleOf(each)}, ${count(session.tokens[each])} tok`), " ", line);
+			`#${session.seqs[each]} ${session.roleOf(each)}, ${count(session.tokens[each])} tok`), " ",
+			el("span", { class: "quiet", "data-line": each }, texts.line(each) ?? ""));
 	}));
-	const node = el("div", {}, list);
-	if (gone.length > most) {
-		const more = el("button", { class: "plain", onclick: () => {
-			node.replaceWith(goneList(screen, gone, gone.length));
-		} }, `Show all ${count(gone.length)}`);
-		node.append(more);
-	}
-	return node;
 }
-
-/** Shows a text once it has come. @param {() => string | null} known @param {(text: string) => void} show @param {number} [tries] */
-function later(known, show, tries = 20) {
-	setTimeout(() => {
-		const text = known();
-		if (text !== null) show(text);
-		else if (tries > 0) later(known, show, tries - 1);
-	}, 150);
-}
-

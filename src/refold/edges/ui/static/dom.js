@@ -7,7 +7,6 @@
 /**
  * An element with properties, attributes and children. `class`, `title` and other attributes are
  * set as they are; a function is a listener (`onclick`); `style` is an object of CSS properties.
- * @param {string} tag
  * @param {Record<string, any>} [properties]
  * @param {...(Child | Child[])} children
  * @returns {any}
@@ -18,7 +17,6 @@ export function el(tag, properties = {}, ...children) {
 
 /**
  * An element of a drawing.
- * @param {string} tag
  * @param {Record<string, any>} [properties]
  * @param {...(Child | Child[])} children
  * @returns {any}
@@ -72,24 +70,24 @@ export function refill(node, ...children) {
 	fill(node, ...children);
 }
 
-/** @param {number} value `12,345` */
+/** `12,345` */
 export function count(value) {
 	return Math.round(value).toLocaleString("en-US");
 }
 
-/** @param {number} value @param {string} noun `1 message`, `12 messages` */
+/** `1 message`, `12 messages` */
 export function number(value, noun) {
 	return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
-/** @param {number} value `999`, `58 k`, `1.05 M` */
+/** `999`, `58 k`, `1.05 M` */
 export function short(value) {
 	if (value < 10_000) return count(value);
 	if (value < 999_500) return `${Math.round(value / 1_000)} k`;
 	return `${(value / 1_000_000).toFixed(2)} M`;
 }
 
-/** @param {number | null | undefined} value dollars, as exact as they are small */
+/** Dollars, as exact as they are small. @param {number | null | undefined} value */
 export function dollars(value) {
 	if (value === null || value === undefined) return "unknown";
 	if (value === 0) return "$0";
@@ -98,7 +96,7 @@ export function dollars(value) {
 	return `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
-/** @param {number} part @param {number} whole `97 %` */
+/** `97 %` */
 export function percent(part, whole) {
 	return whole > 0 ? `${Math.floor((100 * part) / whole)} %` : "–";
 }
@@ -107,62 +105,54 @@ const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" })
 const YEAR = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 const TIME = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
-/** @param {number} ms `18 Nov`, with the year if it is another one */
+/** `18 Nov`, with the year if it is another one */
 export function day(ms) {
 	const at = new Date(ms);
 	return (at.getFullYear() === new Date().getFullYear() ? DAY : YEAR).format(at);
 }
 
-/** @param {number} ms `07:29` */
+/** `07:29` */
 export function time(ms) {
 	return TIME.format(new Date(ms));
 }
 
 /**
  * A table with a heading for each column; a heading that begins with `>` is for numbers.
- * @param {string} caption
  * @param {string[]} heads
  * @param {(Child | Child[])[][]} rows
  */
 export function table(caption, heads, rows) {
-	const isNumber = heads.map((head) => head.startsWith(">"));
-	const kind = (at) => (isNumber[at] ? "number" : null);
-	return el(
-		"div",
-		{ class: "scrolls", tabindex: 0, role: "region", "aria-label": caption },
-		el(
-			"table",
-			{},
+	const kind = (at) => (heads[at][0] === ">" ? "number" : null);
+	const row = (tag, cells) => el("tr", {}, cells.map((cell, at) =>
+		el(tag, { class: kind(at), scope: tag === "th" ? "col" : null }, cell)));
+	return el("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": caption },
+		el("table", {},
 			el("caption", { class: "unseen" }, caption),
-			el(
-				"thead",
-				{},
-				el(
-					"tr",
-					{},
-					heads.map((head, at) =>
-						el("th", { scope: "col", class: kind(at) }, head.replace(/^>/, "")),
-					),
-				),
-			),
-			el(
-				"tbody",
-				{},
-				rows.map((row) =>
-					el(
-						"tr",
-						{},
-						row.map((cell, at) => el("td", { class: kind(at) }, cell)),
-					),
-				),
-			),
-		),
-	);
+			el("thead", {}, row("th", heads.map((head) => head.replace(/^>/, "")))),
+			el("tbody", {}, rows.map((cells) => row("td", cells)))));
+}
+
+/** A value with its name below. @param {Child} value @param {string} name */
+export function figure(value, name) {
+	return el("p", {}, el("b", {}, value), el("span", { class: "quiet" }, name));
+}
+
+/**
+ * The first items of a list, and a button for the rest.
+ * @param {any[]} items @param {number} most @param {(item: any) => Node} drawItem
+ */
+export function firstOf(items, most, drawItem) {
+	const list = el("ul", {}, items.slice(0, most).map(drawItem));
+	const rest = items.slice(most);
+	const more = el("button", { class: "plain", onclick: () => {
+		list.append(...rest.map(drawItem));
+		more.remove();
+	} }, `${count(rest.length)} more`);
+	return [list, rest.length ? more : null];
 }
 
 /**
  * Copies text, and says so on the button for a moment.
- * @param {string} text
  * @param {HTMLElement} button
  */
 export async function copy(text, button) {

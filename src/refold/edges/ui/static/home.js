@@ -2,11 +2,9 @@
  * All sessions, with their projects, sizes and costs; and the usage by day, project and model.
  */
 
-import { count, day, dollars, draw, el, percent, refill, short, table, time } from "./dom.js";
+import { count, day, dollars, draw, el, figure, percent, refill, short, table, time } from "./dom.js";
 import { ask, follow } from "./server.js";
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./app.js").Route} Route */
 
 const DAYS_DRAWN = 60;
 
@@ -17,7 +15,6 @@ function costOf(rows) {
 }
 
 export class HomeScreen {
-	/** @param {App} app @param {any} overview */
 	constructor(app, overview) {
 		this.app = app;
 		this.overview = overview;
@@ -35,7 +32,6 @@ export class HomeScreen {
 		this.end = follow((heads) => this.follow(heads));
 	}
 
-	/** @param {App} app */
 	static async opened(app) {
 		return new HomeScreen(app, await ask("/api/overview"));
 	}
@@ -44,7 +40,6 @@ export class HomeScreen {
 		this.end();
 	}
 
-	/** @param {Record<string, number> | null} heads */
 	async follow(heads) {
 		this.app.showLive(heads !== null);
 		const before = this.heads;
@@ -55,7 +50,6 @@ export class HomeScreen {
 		this.update(this.app.address);
 	}
 
-	/** @param {Route} route */
 	update({ query }) {
 		this.project = query.project ?? "";
 		this.sort = query.sort ?? "";
@@ -83,7 +77,7 @@ export class HomeScreen {
 			[this.usage ? short(this.usage.filter((row) => shown.some((one) => one.id === row.id))
 				.reduce((total, row) => total + row.tokens, 0)) : "…", "tokens billed"],
 			[dollars(costOf(shown)), "in all"],
-		].map(([value, name]) => el("p", {}, el("b", {}, value), el("span", { class: "quiet" }, name))));
+		].map(([value, name]) => figure(value, name)));
 	}
 
 	drawProjects(sessions) {
@@ -153,7 +147,7 @@ export class HomeScreen {
 		return [sum(own, "cached"), sum(own, "input")];
 	}
 
-	/** The cost per day, once the bills are read. @param {any[]} shown */
+	/** The cost per day, once the bills are read. */
 	async drawDays(shown) {
 		if (!this.usage) {
 			const { days } = await ask("/api/usage");
@@ -186,7 +180,6 @@ function dayChart(rows) {
 }
 
 export class UsageScreen {
-	/** @param {App} app @param {any[]} days @param {any[]} sessions */
 	constructor(app, days, sessions) {
 		this.app = app;
 		this.days = days;
@@ -195,13 +188,11 @@ export class UsageScreen {
 		this.node = el("div", { class: "home" });
 	}
 
-	/** @param {App} app */
 	static async opened(app) {
 		const [{ days }, { sessions }] = await Promise.all([ask("/api/usage"), ask("/api/overview")]);
 		return new UsageScreen(app, days, sessions);
 	}
 
-	/** @param {Route} route */
 	update({ query }) {
 		const by = query.by ?? "day";
 		const names = {
@@ -219,41 +210,26 @@ export class UsageScreen {
 		}));
 		if (by === "day") rows.sort((one, other) => (one.name < other.name ? 1 : -1));
 		else rows.sort((one, other) => (other.cost ?? 0) - (one.cost ?? 0));
-		const csv = el("button", { onclick: () => this.save() }, "Save as CSV");
 		refill(this.node,
 			el("div", { class: "summary" }, el("div", { class: "figures" },
-				el("p", {}, el("b", {}, dollars(costOf(this.days))), el("span", { class: "quiet" }, "in all")),
-				el("p", {}, el("b", {}, short(sum(this.days, "tokens"))), el("span", { class: "quiet" }, "tokens")),
-				el("p", {}, el("b", {}, count(sum(this.days, "calls"))), el("span", { class: "quiet" }, "calls"))),
+				figure(dollars(costOf(this.days)), "in all"),
+				figure(short(sum(this.days, "tokens")), "tokens"),
+				figure(count(sum(this.days, "calls")), "calls")),
 				el("div", { class: "days" }, this.days.length ? dayChart(this.days) : null)),
 			el("div", { class: "chips", role: "group", "aria-label": "By" },
 				Object.keys(names).map((name) =>
 					el("button", { class: "chip", "aria-pressed": String(by === name), onclick: () => {
 						this.app.go("/usage", { by: name }, true);
 						this.update(this.app.address);
-					} }, `by ${name}`)), csv),
+					} }, `by ${name}`))),
 			rows.length
 				? table("Usage", [by, ">sessions", ">calls", ">tokens", ">cost"], rows.map((row) => [
 						row.name, count(row.sessions), count(row.calls), count(row.tokens), dollars(row.cost)]))
 				: el("p", { class: "quiet" }, "No call was billed: the programs that wrote these sessions wrote no usage."));
 	}
-
-	save() {
-		const cell = (value) => {
-			const text = String(value ?? "");
-			// A cell that a spreadsheet would run as a formula is written as text.
-			return `"${(/^[=+\-@\t\r]/.test(text) && typeof value === "string" ? `'${text}` : text).replaceAll('"', '""')}"`;
-		};
-		const lines = [["day", "project", "session", "model", "calls", "tokens", "cost"], ...this.days.map((row) =>
-			[row.day, this.sessions.get(row.id)?.project, row.id, row.model, row.calls, row.tokens, row.cost])];
-		const text = lines.map((line) => line.map(cell).join(",")).join("\r\n");
-		const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-		el("a", { href: url, download: "refold-usage.csv" }).click();
-		setTimeout(() => URL.revokeObjectURL(url), 1_000);
-	}
 }
 
-/** @param {any[]} rows @param {string} name */
+/** @param {any[]} rows */
 function sum(rows, name) {
 	return rows.reduce((total, row) => total + (row[name] ?? 0), 0);
 }

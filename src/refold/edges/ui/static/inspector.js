@@ -2,14 +2,15 @@
  * One message: its state at this turn, why it is so, and the message as it came.
  */
 
+import { actButton } from "./acts.js";
 import { copy, count, day, el, number, refill, time } from "./dom.js";
 import { drawBlocks } from "./message.js";
 import { ask, place } from "./server.js";
-import { ERASED, HIDDEN, QUOTED, REWOUND, SHORTENED, STATES, WHOLE } from "./states.js";
+import { Cursor, ERASED, HIDDEN, QUOTED, REWOUND, SHORTENED, STATES, WHOLE, isOnPage } from "./states.js";
 
 /** @typedef {import("./session.js").SessionScreen} SessionScreen */
 
-/** @param {HTMLElement} panel @param {SessionScreen} screen @param {number} chosen */
+/** @param {HTMLElement} panel @param {SessionScreen} screen */
 export async function messagePanel(panel, screen, chosen) {
 	const { session, id } = screen;
 	const seq = session.seqs[chosen];
@@ -19,6 +20,8 @@ export async function messagePanel(panel, screen, chosen) {
 	const body = el("div", { class: "original" }, el("p", { class: "quiet" }, "…"));
 	const asShown = el("div");
 	const links = related(screen, chosen);
+	const box = el("div", { "aria-live": "polite" });
+	const isPinned = session.pins.has(seq);
 	refill(
 		panel,
 		el("header", {},
@@ -29,7 +32,10 @@ export async function messagePanel(panel, screen, chosen) {
 		el("p", { class: "buttons" },
 			copyButton(`#${seq}`, "Copy handle"),
 			copyButton(`refold show ${id} ${seq}`, "Copy command"),
-			links),
+			links,
+			actButton(screen, box, isPinned ? "Unpin" : "Pin", { act: isPinned ? "unpin" : "pin", seq }),
+			isOnPage(new Cursor(session, session.head).state(chosen)) && actButton(screen, box, "Hide", { act: "hide", seq })),
+		box,
 		asShown,
 		el("h3", {}, "Why"),
 		why,
@@ -41,7 +47,7 @@ export async function messagePanel(panel, screen, chosen) {
 	showOriginal(body, id, seq, false);
 }
 
-/** @param {SessionScreen} screen @param {number} chosen @param {number} state */
+/** @param {SessionScreen} screen */
 function sentence(screen, chosen, state) {
 	const { session, cursor } = screen;
 	const cover = cursor.cover(session.seqs[chosen]);
@@ -58,7 +64,7 @@ function sentence(screen, chosen, state) {
 	}
 }
 
-/** The call of a result, or the results of a call. @param {SessionScreen} screen @param {number} chosen */
+/** The call of a result, or the results of a call. @param {SessionScreen} screen */
 function related(screen, chosen) {
 	const { session } = screen;
 	const caller = session.pairs[chosen];
@@ -68,19 +74,19 @@ function related(screen, chosen) {
 			`${caller >= 0 ? "Its call" : "Its result"} #${session.seqs[other]}`));
 }
 
-/** @param {string} text @param {string} label */
+/** */
 function copyButton(text, label) {
 	const button = el("button", { onclick: () => copy(text, button) }, label);
 	return button;
 }
 
-/** @param {HTMLElement} node @param {string} id @param {number} seq @param {number} at */
+/** @param {HTMLElement} node */
 async function showShortened(node, id, seq, at) {
 	const value = await ask(`${place(id)}/shown/${seq}`, { at });
 	refill(node, el("h3", {}, "As the page shows it"), drawBlocks(value.blocks));
 }
 
-/** @param {HTMLElement} node @param {SessionScreen} screen @param {number} seq */
+/** @param {HTMLElement} node @param {SessionScreen} screen */
 async function showReasons(node, screen, seq) {
 	try {
 		const traces = await ask(`${place(screen.id)}/why/${seq}`);
@@ -96,7 +102,7 @@ async function showReasons(node, screen, seq) {
 	}
 }
 
-/** @param {HTMLElement} node @param {string} id @param {number} seq @param {boolean} secrets */
+/** @param {HTMLElement} node @param {boolean} secrets */
 async function showOriginal(node, id, seq, secrets) {
 	try {
 		const value = await ask(`${place(id)}/message/${seq}`, secrets ? { secrets: 1 } : {});

@@ -3,11 +3,9 @@
  * commands, each with the message that it comes from.
  */
 
-import { count, el, refill } from "./dom.js";
+import { count, el, firstOf, refill } from "./dom.js";
 import { ask, place } from "./server.js";
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./app.js").Route} Route */
 
 const KINDS = [
 	["request", "Requests"], ["decision", "Decisions"], ["constraint", "Constraints"], ["todo", "To-dos"],
@@ -16,16 +14,14 @@ const KINDS = [
 const SHOWN = 12;
 
 export class LedgerScreen {
-	/** @param {App} app @param {string} id @param {any} about @param {any[]} facts */
 	constructor(app, id, about, facts) {
 		this.app = app;
 		this.id = id;
 		this.facts = facts;
-		this.heading = { title: about.title, words: [about.project, about.model].filter(Boolean).join(" · "), cost: about.cost };
+		this.heading = { title: about.title, words: [about.project, about.model].filter(Boolean).join(" · "), cost: about.billed.calls ? about.cost : null };
 		this.node = el("div", { class: "home ledger" });
 	}
 
-	/** @param {App} app @param {string} id */
 	static async opened(app, id) {
 		const [about, facts] = await Promise.all([ask(place(id)), ask(`${place(id)}/ledger`)]);
 		return new LedgerScreen(app, id, about, facts);
@@ -41,13 +37,7 @@ export class LedgerScreen {
 	}
 
 	group(name, facts) {
-		const list = el("ul", {}, facts.slice(0, SHOWN).map((fact) => this.row(fact)));
-		const rest = facts.slice(SHOWN);
-		const more = rest.length ? el("button", { class: "plain", onclick: () => {
-			list.append(...rest.map((fact) => this.row(fact)));
-			more?.remove();
-		} }, `${count(rest.length)} more`) : null;
-		return el("section", {}, el("h2", {}, `${name} `, el("small", {}, count(facts.length))), list, more);
+		return el("section", {}, el("h2", {}, `${name} `, el("small", {}, count(facts.length))), firstOf(facts, SHOWN, (fact) => this.row(fact)));
 	}
 
 	row(fact) {

@@ -5,7 +5,7 @@
 
 import { el } from "./dom.js";
 
-const SPARE_PX = 300;
+const SPARE_PX = 120;
 
 /**
  * @typedef {object} Row
@@ -16,13 +16,12 @@ const SPARE_PX = 300;
 
 export class List {
 	/**
-	 * @param {string} label
 	 * @param {(row: Row) => HTMLElement} drawRow
 	 */
 	constructor(label, drawRow) {
 		this.drawRow = drawRow;
 		/** @type {Row[]} */ this.rows = [];
-		/** @type {number[]} */ this.tops = [0];
+		this.tops = [0];
 		/** @type {Map<string, HTMLElement>} */ this.drawn = new Map();
 		this.inner = el("div", { class: "rows" });
 		this.node = el("div", { class: "list", role: "feed", "aria-label": label, tabindex: 0 }, this.inner);
@@ -83,7 +82,7 @@ export class List {
 		}
 	}
 
-	/** The row at a height. @param {number} top */
+	/** The row at a height. */
 	indexAt(top) {
 		let low = 0;
 		let high = this.rows.length;
@@ -99,7 +98,7 @@ export class List {
 		return this.rows.findIndex((row) => row.key === key);
 	}
 
-	/** Scrolls a row into view. @param {string} key @param {number} [share] of the height above it */
+	/** Scrolls a row into view. @param {number} [share] of the height above it */
 	reveal(key, share = 0.3) {
 		const at = this.indexOf(key);
 		if (at < 0) return;
@@ -109,7 +108,7 @@ export class List {
 		if (!isSeen) this.scrollTo(key, share);
 	}
 
-	/** Scrolls a row to a place. @param {string} key @param {number} share */
+	/** Scrolls a row to a place. */
 	scrollTo(key, share) {
 		const at = this.indexOf(key);
 		if (at >= 0) this.node.scrollTop = this.tops[at] - share * this.node.clientHeight;

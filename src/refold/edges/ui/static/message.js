@@ -26,24 +26,21 @@ function drawBlock(block) {
 		case "result":
 			return el(
 				"section",
-				{ class: `block output${block.failed ? " failed" : ""}` },
+				{ class: `block${block.failed ? " failed" : ""}` },
 				block.failed && el("h4", {}, "failed"),
 				block.artifact && el("p", { class: "quiet" }, `all of it: artifact ${block.artifact}`),
 				block.media ? el("p", { class: "quiet" }, `${block.media} pictures`) : null,
 				drawText(block.text, block.left_out),
 			);
 		case "thinking":
-			return block.text
-				? el("section", { class: "block thinking" }, el("h4", {}, "thinking"), drawText(block.text, block.left_out))
-				: el("p", { class: "quiet" }, "(reasoning that only its provider can read)");
 		case "opaque":
 			return block.text
-				? el("section", { class: "block" }, drawText(block.text, block.left_out))
+				? el("section", { class: `block ${block.type}` }, drawText(block.text, block.left_out))
 				: el("p", { class: "quiet" }, "(reasoning that only its provider can read)");
 		case "media":
 			return el("p", { class: "quiet" }, `(${block.text})`);
 		default:
-			return el("section", { class: "block said" }, drawText(block.text ?? "", block.left_out));
+			return el("section", { class: "block" }, drawText(block.text ?? "", block.left_out));
 	}
 }
 
@@ -85,12 +82,12 @@ function drawArguments(given) {
 	return el("div", {}, parts);
 }
 
-/** @param {string} text */
+/** */
 function isPatch(text) {
 	return /^(\*\*\* Begin Patch|diff --git|--- [^\n]+\n\+\+\+ )/m.test(text.slice(0, 2_000));
 }
 
-/** The two sides of a change, with the lines that they share as context. @param {string} before @param {string} after */
+/** The two sides of a change, with the lines that they share as context. */
 function drawChange(before, after) {
 	const old = before.split("\n");
 	const now = after.split("\n");
@@ -108,7 +105,7 @@ function drawChange(before, after) {
 	return drawPatch(lines.join("\n"));
 }
 
-/** @param {string} text */
+/** */
 function drawPatch(text) {
 	const kinds = { "+": "added", "-": "removed", "@": "place", "*": "place" };
 	return long(text.split("\n"), (line) => {
@@ -117,14 +114,14 @@ function drawPatch(text) {
 	});
 }
 
-/** @param {string} text */
+/** */
 function drawCode(text) {
 	return long(text.split("\n"), (line) => document.createTextNode(`${line}\n`));
 }
 
 /**
  * Text as it came; a unified diff in it is drawn as one.
- * @param {string} text @param {number} [leftOut]
+ * @param {number} [leftOut]
  */
 function drawText(text, leftOut) {
 	const body = isPatch(text) ? drawPatch(text) : drawCode(text);

@@ -9,12 +9,17 @@ import { STATES } from "./states.js";
 
 /** @typedef {import("./states.js").Session} Session */
 
-export const MESSAGE_PX = 64, THIN_PX = 27, MARK_PX = 34, STANDIN_PX = 252, TALL_PX = 620;
+export const MESSAGE_PX = 64, THIN_PX = 27, MARK_PX = 34, TALL_PX = 620;
+const HEAD_PX = 46, LINE_PX = 19, LINES_MOST = 11, LINE_TOKENS = 14;
 const CHUNK = 100;
+
+/** The height of a stand-in, by its size. */
+export function standinHeight(tokens) {
+	return HEAD_PX + LINE_PX * Math.min(LINES_MOST, 2 + Math.ceil(tokens / LINE_TOKENS));
+}
 
 /** The texts of one session, each asked for once. */
 export class Texts {
-	/** @param {string} id @param {() => void} arrived */
 	constructor(id, arrived) {
 		this.id = id;
 		this.arrived = arrived;
@@ -22,7 +27,7 @@ export class Texts {
 		/** @type {Map<number, any>} */ this.standins = new Map();
 	}
 
-	/** The beginning of a message, or null while it is on its way. @param {number} number */
+	/** The beginning of a message, or null while it is on its way. */
 	line(number) {
 		const at = Math.floor(number / CHUNK);
 		const chunk = this.chunks.get(at);
@@ -41,7 +46,7 @@ export class Texts {
 		return null;
 	}
 
-	/** The text in place of a span, or null while it is on its way. @param {number} edit */
+	/** The text in place of a span, or null while it is on its way. */
 	standin(edit) {
 		const known = this.standins.get(edit);
 		if (known !== undefined) return known;
@@ -64,7 +69,7 @@ export class Texts {
 
 /**
  * One message as a row.
- * @param {Session} session @param {Texts} texts @param {number} number @param {number} state
+ * @param {Session} session @param {Texts} texts @param {number} state
  * @param {object} options
  * @param {boolean} options.isChosen
  * @param {string} [options.note] instead of the state
@@ -138,7 +143,7 @@ export function standinRow(session, texts, standin, { isTall, chosen, note, grow
 	);
 }
 
-/** @param {Session} session @param {number} seq @param {string} line @param {number} chosen @param {(number: number) => void} pick */
+/** @param {Session} session */
 function quoteLine(session, seq, line, chosen, pick) {
 	const at = seq ? session.numberOf(seq) : -1;
 	if (at < 0) return `${line}\n`;
@@ -154,7 +159,7 @@ function quoteLine(session, seq, line, chosen, pick) {
 
 /**
  * A compaction between two messages.
- * @param {import("./states.js").Compaction} one @param {number} at @param {(id: string) => void} open
+ * @param {import("./states.js").Compaction} one @param {(id: string) => void} open
  */
 export function compactionRow(one, at, open) {
 	const less = one.before > 0 ? Math.round((100 * (one.before - one.after)) / one.before) : 0;

@@ -2,15 +2,13 @@
  * Places in all sessions that match some words, by session, each with whether the model reads it now.
  */
 
-import { count, day, el, number, refill } from "./dom.js";
+import { day, el, firstOf, number, refill } from "./dom.js";
 import { ask } from "./server.js";
 
-/** @typedef {import("./app.js").App} App */
 
 const SHOWN = 4;
 
 export class SearchScreen {
-	/** @param {App} app @param {any} found */
 	constructor(app, found) {
 		this.app = app;
 		this.found = found;
@@ -18,7 +16,6 @@ export class SearchScreen {
 		this.node = el("div", { class: "home found" });
 	}
 
-	/** @param {App} app @param {string} query */
 	static async opened(app, query) {
 		app.search.value = query;
 		const found = query.trim() ? await ask("/api/find", { q: query }) : { query: "", sessions: [] };
@@ -37,14 +34,8 @@ export class SearchScreen {
 	}
 
 	group(one) {
-		const list = el("ul", {}, one.hits.slice(0, SHOWN).map((hit) => this.hit(one, hit)));
-		const rest = one.hits.slice(SHOWN);
-		const more = rest.length ? el("button", { class: "plain", onclick: () => {
-			list.append(...rest.map((hit) => this.hit(one, hit)));
-			more?.remove();
-		} }, `${count(rest.length)} more`) : null;
 		return el("section", {}, el("h2", {}, el("a", { href: `#/s/${one.id}` }, one.title),
-			el("small", {}, one.project)), list, more);
+			el("small", {}, one.project)), firstOf(one.hits, SHOWN, (hit) => this.hit(one, hit)));
 	}
 
 	hit(one, hit) {

@@ -13,7 +13,6 @@ export class Failure extends Error {
 }
 
 /**
- * @param {string} path
  * @param {RequestInit} [options]
  * @returns {Promise<any>}
  */
@@ -31,7 +30,6 @@ async function answered(path, options) {
 }
 
 /**
- * @param {string} path
  * @param {Record<string, string | number>} [query]
  */
 export function ask(path, query = {}) {
@@ -41,13 +39,13 @@ export function ask(path, query = {}) {
 	return answered(words.size ? `${path}?${words}` : path);
 }
 
-/** @param {string} path @param {object} value */
+/** @param {object} value */
 export function send(path, value) {
 	const headers = { "Content-Type": "application/json" };
 	return answered(path, { method: "POST", headers, body: JSON.stringify(value) });
 }
 
-/** @param {string} id */
+/** */
 export function place(id) {
 	return `/api/s/${encodeURIComponent(id)}`;
 }

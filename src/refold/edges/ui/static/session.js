@@ -3,12 +3,13 @@
  * and what is chosen: a message, or a compaction with the page before and after it.
  */
 
+import { pagePanel } from "./acts.js";
 import { Chart } from "./chart.js";
 import { compactionPanel, compactionStates } from "./compaction.js";
-import { count, day, dollars, el, percent, refill, time } from "./dom.js";
+import { count, day, dollars, el, number, percent, refill, time } from "./dom.js";
 import { messagePanel } from "./inspector.js";
 import { List } from "./list.js";
-import { MARK_PX, MESSAGE_PX, STANDIN_PX, TALL_PX, THIN_PX, Texts, compactionRow, messageRow,
+import { MARK_PX, MESSAGE_PX, TALL_PX, THIN_PX, Texts, compactionRow, messageRow, standinHeight,
 	standinRow } from "./pieces.js";
 import { ask, follow, place } from "./server.js";
 import { Cursor, ERASED, HIDDEN, QUOTED, REWOUND, STATES, SHORTENED, Session, WHOLE, isOnPage } from "./states.js";
@@ -16,12 +17,9 @@ import { Cursor, ERASED, HIDDEN, QUOTED, REWOUND, STATES, SHORTENED, Session, WH
 const SHOWN = [WHOLE, SHORTENED, QUOTED, HIDDEN, REWOUND, ERASED];
 const BOUNDARY_SHARE = 0.45;
 
-/** @typedef {import("./app.js").App} App */
-/** @typedef {import("./app.js").Route} Route */
 /** @typedef {import("./list.js").Row} Row */
 
 export class SessionScreen {
-	/** @param {App} app @param {string} id @param {Session} session */
 	constructor(app, id, session) {
 		this.app = app;
 		this.id = id;
@@ -32,7 +30,7 @@ export class SessionScreen {
 		this.compaction = "";
 		this.filter = 0;
 		this.side = "page";
-		/** @type {Set<number>} */ this.tall = new Set();
+		this.tall = new Set();
 		/** @type {Map<string, number>} */ this.quoteTops = new Map();
 		this.unseen = 0;
 		this.texts = new Texts(id, () => this.arrived());
@@ -61,7 +59,6 @@ export class SessionScreen {
 		this.end = follow((heads) => this.follow(heads));
 	}
 
-	/** @param {App} app @param {string} id */
 	static async opened(app, id) {
 		return new SessionScreen(app, id, new Session(await ask(place(id))));
 	}
@@ -73,12 +70,11 @@ export class SessionScreen {
 	get heading() {
 		const { about } = this.session;
 		const words = [about.project, about.model].filter(Boolean).join(" · ");
-		return { title: about.title, words, cost: about.cost };
+		return { title: about.title, words, cost: about.billed.calls ? about.cost : null };
 	}
 
 	// --- what the address says ---
 
-	/** @param {Route} route */
 	update(route) {
 		const { at, m, c, side, only } = route.query;
 		const before = this.cursor.at;
@@ -92,6 +88,7 @@ export class SessionScreen {
 		this.isLatest = !at && !one;
 		this.cursor.moveTo(Math.min(wanted, this.session.head));
 		this.show(before !== this.cursor.at || isNew || !this.left.rows.length);
+		if (this.chosen >= 0) this.reveal();
 	}
 
 	/** The address of what is shown. @param {Record<string, string | number | null>} changes @param {boolean} [keeps] no new entry */
@@ -104,7 +101,7 @@ export class SessionScreen {
 		this.app.go(`/s/${this.id}`, query, keeps);
 	}
 
-	/** Goes to a place, by its nearest turn. @param {number} at */
+	/** Goes to a place, by its nearest turn. */
 	go(at) {
 		this.goToStop(this.session.stopAt(at));
 	}
@@ -119,7 +116,7 @@ export class SessionScreen {
 		this.show(true);
 	}
 
-	/** Chooses a message. @param {number} number */
+	/** Chooses a message. */
 	pick(number) {
 		const { session } = this;
 		if (number < 0 || number >= session.seqs.length) return;
@@ -132,23 +129,31 @@ export class SessionScreen {
 		this.compaction = "";
 		this.address({ c: null });
 		this.show(false);
+		this.reveal();
+	}
+
+	/** Scrolls both panes to the chosen message, or to the words of it. */
+	reveal() {
+		const number = this.chosen;
+		const seq = this.session.seqs[number];
 		this.left.reveal(`m${number}`);
 		const cover = this.cursor.cover(seq);
 		if (isOnPage(this.cursor.state(number))) this.right.reveal(`m${number}`);
 		else if (cover >= 0) this.revealQuote(cover, seq);
 	}
 
-	/** Scrolls a stand-in to the words of a message. @param {number} standin @param {number} seq */
+	/** Scrolls a stand-in to the words of a message. */
 	revealQuote(standin, seq) {
 		this.right.reveal(`s${standin}`);
 		const quote = this.right.drawn.get(`s${standin}`)?.querySelector(".quote");
 		const link = quote?.querySelector(`[data-seq="${seq}"]`);
-		if (quote instanceof HTMLElement && link instanceof HTMLElement) {
-			quote.scrollTop = link.offsetTop - quote.offsetTop - 40;
-		}
+		this.seeking = link ? null : [standin, seq];
+		if (!link) return;
+		quote.scrollTop = link.offsetTop - quote.offsetTop - 40;
+		this.quoteTops.set(`rights${standin}`, quote.scrollTop);
 	}
 
-	/** Shows a compaction. @param {string} id */
+	/** Shows a compaction. */
 	open(id) {
 		this.chosen = -1;
 		this.compaction = id;
@@ -160,6 +165,7 @@ export class SessionScreen {
 	}
 
 	closePanel() {
+		this.isActing = false;
 		this.chosen = -1;
 		this.compaction = "";
 		this.address({ m: null, c: null });
@@ -185,7 +191,7 @@ export class SessionScreen {
 		} else {
 			const said = session.said(cursor.at);
 			refill(this.leftTitle, "Everything the agent saw ",
-				el("small", {}, `${count(said)} messages, ${count(session.tokensBetween(1, cursor.at))} tokens`));
+				el("small", {}, `${number(said, "message")}, ${count(session.tokensBetween(1, cursor.at))} tokens`));
 			const page = cursor.page();
 			refill(this.rightTitle, `What the model ${this.isLatest ? "will read next" : "read at this turn"} `,
 				el("small", {}, this.sizeWords(page, session.sizeOf(cursor.at))));
@@ -197,9 +203,8 @@ export class SessionScreen {
 		if (moves) this.goToBoundary();
 	}
 
-	/** @param {import("./states.js").Piece[]} page @param {number} tokens */
 	sizeWords(page, tokens) {
-		return `${count(page.length)} pieces, ${count(tokens)} tokens`;
+		return `${number(page.length, "piece")}, ${count(tokens)} tokens`;
 	}
 
 	drawFacts() {
@@ -217,17 +222,17 @@ export class SessionScreen {
 			call && el("span", {}, `${dollars(call.cost)} · ${percent(call.read, call.input)} from the cache`),
 			this.unseen > 0 && el("button", { class: "chip new", onclick: () => this.goToStop(Infinity) },
 				`${count(this.unseen)} new`),
+			this.isLatest && session.about.acts && el("button", { class: "chip", onclick: () => this.openPage() }, "Change it …"),
 		);
 		const counts = cursor.counts();
 		refill(
 			this.chips,
-			SHOWN.filter((state) => counts[state] || state < REWOUND).map((state, at) =>
+			SHOWN.filter((state) => counts[state] || state < REWOUND).map((state) =>
 				el(
 					"button",
 					{
 						class: `chip ${STATES[state]}`,
 						"aria-pressed": String(this.filter === state),
-						title: `Show only these (${at + 1})`,
 						onclick: () => this.only(state),
 					},
 					el("i"),
@@ -292,7 +297,11 @@ export class SessionScreen {
 		const { system_tokens: system, tools_tokens: tools } = session.about;
 		const rows = cursor.page().map((piece) =>
 			piece.standin >= 0
-				? { key: `s${piece.standin}`, height: this.tall.has(piece.standin) ? TALL_PX : STANDIN_PX, value: piece.standin }
+				? {
+						key: `s${piece.standin}`,
+						height: this.tall.has(piece.standin) ? TALL_PX : standinHeight(session.standins[piece.standin].tokens),
+						value: piece.standin,
+					}
 				: {
 						key: `m${piece.message}`,
 						height: session.thin.has(piece.message) ? THIN_PX : MESSAGE_PX,
@@ -302,7 +311,6 @@ export class SessionScreen {
 		return system + tools > 0 ? [{ key: "system", height: THIN_PX, value: -1 }, ...rows] : rows;
 	}
 
-	/** @param {Row} row @param {"left" | "right"} side */
 	drawRow(row, side) {
 		const { session } = this;
 		const pick = (number) => this.pick(number);
@@ -378,9 +386,9 @@ export class SessionScreen {
 		}
 	}
 
-	/** @param {import("./states.js").Compaction | undefined} one */
 	drawPanel(one) {
-		const isShown = Boolean(one) || this.chosen >= 0;
+		if (one || this.chosen >= 0 || !this.isLatest) this.isActing = false;
+		const isShown = Boolean(one) || this.chosen >= 0 || this.isActing;
 		this.panel.hidden = !isShown;
 		const key = one ? one.id : `${this.chosen}@${this.cursor.at}`;
 		if (!isShown || this.panel.dataset.key === key) {
@@ -389,6 +397,7 @@ export class SessionScreen {
 		}
 		this.panel.dataset.key = key;
 		if (one) compactionPanel(this.panel, this, one);
+		else if (this.isActing) pagePanel(this.panel, this);
 		else messagePanel(this.panel, this, this.chosen);
 		this.panel.scrollTop = 0;
 	}
@@ -397,11 +406,14 @@ export class SessionScreen {
 	arrived() {
 		this.left.redraw();
 		this.right.redraw();
+		if (this.seeking) this.revealQuote(...this.seeking);
+		for (const node of this.panel.querySelectorAll("[data-line]")) {
+			node.textContent = this.texts.line(Number(node.dataset.line)) ?? "";
+		}
 	}
 
 	// --- live ---
 
-	/** @param {Record<string, number> | null} heads */
 	async follow(heads) {
 		this.app.showLive(heads !== null);
 		const head = heads?.[this.id];
@@ -429,7 +441,7 @@ export class SessionScreen {
 
 	// --- keys ---
 
-	/** @param {KeyboardEvent} event @returns {boolean} whether the key was one of this screen's */
+	/** Whether the key was one of this screen's. @param {KeyboardEvent} event */
 	key(event) {
 		const { session } = this;
 		const stop = this.isLatest ? session.turns.length : session.stopAt(this.cursor.at);
@@ -446,6 +458,9 @@ export class SessionScreen {
 			u: () => this.pickNext(1, (number) => session.requests.has(session.seqs[number])),
 			e: () => this.pickNext(1, (number) => session.failed.has(number)),
 			b: () => this.goToBoundary(),
+			p: () => this.act("Pin") || this.act("Unpin"),
+			h: () => this.act("Hide"),
+			z: () => this.act("Undo") || (session.about.acts && (this.openPage(), this.act("Undo"))),
 			Escape: () => this.closePanel(),
 		};
 		const move = moves[event.key];
@@ -456,7 +471,21 @@ export class SessionScreen {
 		return true;
 	}
 
-	/** Chooses the next message of a kind, around the end. @param {number} step @param {(number: number) => boolean} fits */
+	/** Asks for the price of an act that the panel offers. */
+	act(name) {
+		const button = this.panel.querySelector(`[data-act="${name}"]`);
+		button?.click();
+		return Boolean(button);
+	}
+
+	openPage() {
+		this.chosen = -1;
+		this.goToStop(Infinity);
+		this.isActing = true;
+		this.drawPanel();
+	}
+
+	/** Chooses the next message of a kind, around the end. @param {(number: number) => boolean} fits */
 	pickNext(step, fits) {
 		const said = this.session.said(this.cursor.at);
 		const start = this.chosen >= 0 ? this.chosen : step > 0 ? -1 : said;

@@ -9,44 +9,12 @@ export const NOT_YET = 0, WHOLE = 1, SHORTENED = 2, QUOTED = 3, HIDDEN = 4, REWO
 export const STATES = ["later", "whole", "shortened", "quoted", "hidden", "rewound", "erased"];
 export const ROLES = { s: "system", u: "user", a: "assistant", t: "result" };
 
-/**
- * @typedef {object} Compaction
- * @property {string} id
- * @property {number} first
- * @property {number} last
- * @property {number} at_ms
- * @property {string} by
- * @property {string} reason
- * @property {string} purpose
- * @property {number} edits
- * @property {number} before
- * @property {number} after
- * @property {boolean} live
- * @property {string} covered_by
- */
-
-/**
- * @typedef {object} Call
- * @property {number} seq
- * @property {number} at_ms
- * @property {number} input
- * @property {number} read
- * @property {number} written
- * @property {number} output
- * @property {number | null} cost
- * @property {string} model
- */
-
-/**
- * @typedef {object} Standin
- * @property {number} edit
- * @property {number} first
- * @property {number} last
- * @property {number} tokens
- * @property {number} since
- * @property {number} until 0 while it is on the page
- */
-
+/** @typedef {{id: string, first: number, last: number, at_ms: number, by: string, reason: string,
+ *   purpose: string, edits: number, before: number, after: number, live: boolean}} Compaction */
+/** @typedef {{seq: number, at_ms: number, input: number, read: number, written: number,
+ *   output: number, cost: number | null, model: string}} Call */
+/** `until` is 0 while it is on the page.
+ * @typedef {{edit: number, first: number, last: number, tokens: number, since: number, until: number}} Standin */
 /** @typedef {{at: number, reply: number, call: Call | null}} Turn */
 /** @typedef {{seq: number, tokens: number, cost: number | null, why: string}} Break */
 /** A piece of the page: a message by its number, or a stand-in by its number.
@@ -54,28 +22,28 @@ export const ROLES = { s: "system", u: "user", a: "assistant", t: "result" };
 
 export class Session {
 	constructor(columns) {
-		/** @type {number[]} */ this.seqs = [];
-		/** @type {string[]} */ this.roles = [];
-		/** @type {number[]} */ this.tokens = [];
-		/** @type {number[]} */ this.times = [];
-		/** @type {string[]} */ this.tools = [];
-		/** @type {number[]} */ this.pairs = [];
-		/** @type {Set<number>} */ this.failed = new Set();
-		/** @type {Set<number>} */ this.thin = new Set();
-		/** @type {number[]} */ this.changedAt = [];
-		/** @type {number[]} */ this.changed = [];
-		/** @type {number[]} */ this.changedTo = [];
-		/** @type {number[]} */ this.changedFrom = [];
+		this.seqs = [];
+		this.roles = [];
+		this.tokens = [];
+		this.times = [];
+		this.tools = [];
+		this.pairs = [];
+		this.failed = new Set();
+		this.thin = new Set();
+		this.changedAt = [];
+		this.changed = [];
+		this.changedTo = [];
+		this.changedFrom = [];
 		/** @type {Standin[]} */ this.standins = [];
-		/** @type {number[]} */ this.sizeAt = [];
-		/** @type {number[]} */ this.sizes = [];
+		this.sizeAt = [];
+		this.sizes = [];
 		/** @type {Turn[]} */ this.turns = [];
 		/** @type {Call[]} */ this.calls = [];
-		/** @type {Set<number>} */ this.requests = new Set();
+		this.requests = new Set();
 		/** @type {Map<number, number>} */ this.now = new Map();
 		/** @type {Compaction[]} */ this.compactions = [];
 		/** @type {Break[]} */ this.breaks = [];
-		/** @type {Set<number>} */ this.pins = new Set();
+		this.pins = new Set();
 		/** @type {any} */ this.about = {};
 		this.head = 0;
 		this.extend(columns);
@@ -125,7 +93,7 @@ export class Session {
 		this.about = columns;
 	}
 
-	/** Gives each turn the call that paid for it. @param {number} from */
+	/** Gives each turn the call that paid for it. */
 	joinCalls(from) {
 		const first = this.turns[from]?.reply ?? 0;
 		let at = lower(this.calls, first, (call) => call.seq);
@@ -143,48 +111,48 @@ export class Session {
 		return this.turns.length + 1;
 	}
 
-	/** The place of a stop. @param {number} stop */
+	/** The place of a stop. */
 	placeOf(stop) {
 		return stop < this.turns.length ? this.turns[stop].at : this.head;
 	}
 
-	/** The stop at or before a place. @param {number} at */
+	/** The stop at or before a place. */
 	stopAt(at) {
 		if (at >= this.head) return this.turns.length;
 		return Math.max(0, lower(this.turns, at + 1, (turn) => turn.at) - 1);
 	}
 
-	/** How many messages were said up to a place. @param {number} at */
+	/** How many messages were said up to a place. */
 	said(at) {
 		return lower(this.seqs, at + 1, (seq) => seq);
 	}
 
-	/** The number of a message, or -1. @param {number} seq */
+	/** The number of a message, or -1. */
 	numberOf(seq) {
 		const number = lower(this.seqs, seq, (one) => one);
 		return this.seqs[number] === seq ? number : -1;
 	}
 
-	/** The size of the page at a place. @param {number} at */
+	/** The size of the page at a place. */
 	sizeOf(at) {
 		return this.sizes[lower(this.sizeAt, at + 1, (seq) => seq) - 1] ?? 0;
 	}
 
-	/** What the call of a message cost, for the first message of a reply. @param {number} number */
+	/** What the call of a message cost, for the first message of a reply. */
 	costOf(number) {
 		if (this.roles[number] !== "a") return null;
 		const turn = this.turns[lower(this.turns, this.seqs[number], (one) => one.reply)];
 		return turn?.reply === this.seqs[number] && turn.call ? turn.call.cost : null;
 	}
 
-	/** The tokens of the messages of a span. @param {number} first @param {number} last */
+	/** The tokens of the messages of a span. */
 	tokensBetween(first, last) {
 		let total = 0;
 		for (let at = this.said(first - 1); this.seqs[at] <= last; at++) total += this.tokens[at];
 		return total;
 	}
 
-	/** What a message is: `user`, `assistant`, `result`. @param {number} number */
+	/** What a message is: `user`, `assistant`, `result`. */
 	roleOf(number) {
 		const isResult = this.pairs[number] >= 0 || (this.roles[number] === "t");
 		return isResult ? "result" : ROLES[/** @type {"s"} */ (this.roles[number])];
@@ -193,7 +161,6 @@ export class Session {
 
 /** The states at one place of a session. */
 export class Cursor {
-	/** @param {Session} session @param {number} at */
 	constructor(session, at) {
 		this.session = session;
 		this.at = 0;
@@ -245,20 +212,20 @@ export class Cursor {
 		return pieces.sort((one, other) => one.seq - other.seq);
 	}
 
-	/** Whether a stand-in is on the page. @param {number} standin */
+	/** Whether a stand-in is on the page. */
 	isOpen(standin) {
 		const { since, until } = this.session.standins[standin];
 		return since <= this.at && (until === 0 || until > this.at);
 	}
 
-	/** The stand-in for a message at this place, or -1. @param {number} seq */
+	/** The stand-in for a message at this place, or -1. */
 	cover(seq) {
 		return this.session.standins.findIndex((one, standin) =>
 			one.first <= seq && seq <= one.last && this.isOpen(standin));
 	}
 }
 
-/** Whether a message in this state has a place of its own on the page. @param {number} state */
+/** Whether a message in this state has a place of its own on the page. */
 export function isOnPage(state) {
 	return state === WHOLE || state === SHORTENED || state === ERASED;
 }
@@ -266,7 +233,7 @@ export function isOnPage(state) {
 /**
  * The first index whose key is not below a value.
  * @template T
- * @param {T[]} list @param {number} value @param {(item: T) => number} key
+ * @param {T[]} list @param {(item: T) => number} key
  */
 export function lower(list, value, key) {
 	let low = 0;
@@ -279,7 +246,7 @@ export function lower(list, value, key) {
 	return low;
 }
 
-/** Running sums of differences. @param {number[]} steps @param {number} start */
+/** Running sums of differences. @param {number[]} steps */
 function sums(steps, start) {
 	return steps.map((step) => (start += step));
 }
