@@ -51,8 +51,8 @@ REQUEST_CHARS = 300  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
 AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
-# The probability that the agent gives a line again word for word, measured on real sessions: by its
-# origin, by how often it was given, and by its age, over a number of messages; a command has twice
+# The probability that the agent repeats a line word for word, measured on real sessions: by its
+# origin, by how often it occurred, and by its age, over a number of messages; a command has twice
 # that, so that it comes before output. Lines with fewer words are too short to tell.
 AGAIN_WORTH = {
     COMMAND: 0.14, ARGUMENT: 0.095, SCRIPT: 0.16, WRITTEN: 0.062, FILE: 0.026, SAID: 0.03,
@@ -64,7 +64,7 @@ TIMES_WORTH = (1.0, 4.0, 9.0)
 AGE_POWER = 1.5
 QUOTED = 2.0  # times the worth of a line that an earlier gist quoted
 AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
-# The worth of prose per unit of its words' rarity. A word in one of five lines or more tells
+# The worth of prose per unit of its words' rarity. A word on one of five lines or more says
 # nothing. A line up to this length is kept whole, a longer one by its sentences. The worth grows
 # with the share of the room for prose, more for newer lines, up to twice as much.
 PROSE_WORTH = {SAID: 0.003, TYPED: 0.02}
@@ -128,11 +128,11 @@ def choose_lines(
     told: Set[str] = frozenset(),
     quoted: Set[str] = frozenset(),
 ) -> Kept:
-    """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum
-    worth per token, and `per_char` the number of tokens per character. Typed text gets its share
-    of the room before anything else; other lines are left out if the page has them (`told`). If
-    typed text has a share, the remaining room goes to the rest of it, then to the answers. Lines
-    that an earlier gist `quoted` are worth more: what was chosen once is not lost lightly."""
+    """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum worth
+    per token, and `per_char` the number of tokens per character. Typed text gets its share of the
+    room before anything else; other lines are left out if the page has them (`told`). If typed text
+    has a share, the remaining room goes to the rest of it, then to the answers. Lines that an
+    earlier gist `quoted` are worth more, so that a line chosen once is rarely lost."""
     choice = Choice(span, need, shown, floor, per_char, said_share, quoted)
     typed_room = room * typed_share
     rules_room = room * RULES_SHARE if typed_share else 0.0
@@ -267,8 +267,8 @@ class Choice:
     # candidates
 
     def _own_worths(self, prose_share: float) -> list[float]:
-        """The worth of each line apart from its names: that the agent may give it again word for
-        word, and of prose, that it tells what no name does."""
+        """The worth of each line apart from its names: for the chance that the agent repeats it
+        word for word, and for the rare words of prose, which no name covers."""
         text = self.text
         own = [(found.start(), found[0]) for found in _OWN_LINE.finditer(text.origins)]
         times = Counter(text.lines[at] for at, origin in own if origin != FILE)
@@ -364,7 +364,7 @@ class Choice:
         return worth * self.factor[candidate.at] / self.price(candidate)
 
     def _own_worth(self, candidate: Candidate) -> float:
-        """The part of its line's own worth."""
+        """The candidate's part of its line's own worth."""
         own = self.own[candidate.at]
         return own and own * (candidate.end - candidate.start) / len(self.text.lines[candidate.at])
 
