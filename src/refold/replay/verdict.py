@@ -1,8 +1,8 @@
-"""Is refold worth it? What sessions really cost, what they would have cost in smaller windows, and
-a recommendation, in at most four sentences.
+"""Whether refold is worth it: what sessions really cost, what they would have cost in smaller
+windows, and a recommendation, in at most four sentences.
 
-The bill is what was recorded. A window's cost is the bill less the difference that folding makes to
-the calls of the session, so everything else on the bill stays on it. A window is recommended if it
+The bill is the recorded one. A window's cost is the bill less the difference that folding makes to
+the calls of the session, so the rest of the bill stays the same. A window is recommended if it
 saves enough and keeps nearly everything that was needed later; one that the agent's system prompt
 and tools alone would fill changes nothing. Neighbours: `run` plays, `scale` relates sizes to usage,
 `edges.commands.replay` shows.
@@ -122,7 +122,7 @@ def verdict_of(sessions: Sequence[Measured], run: str) -> Verdict:
 
 
 def _option(sessions: Sequence[Measured], column: Sequence[Replayed], bill: Bill) -> Option:
-    """All sessions, each in its window of the column."""
+    """The option for all sessions, each in its window of the column."""
     cost, tokens, too_small, compactions = bill.cost, bill.input, 0, 0
     ours: list[Outcome] = []
     for replayed in column:
