@@ -57,7 +57,9 @@ def needed_files(
     room = limits.chars_max
     for name in _ranked_names(view, config or Config())[:NAMED_MAX]:
         path = inside(home, name)
-        if path is None or path in found or not _is_permitted(path, limits):
+        if path is None or path in found:
+            continue
+        if limits.permitted is not None and not limits.permitted(path):
             continue
         # Bytes are never fewer than characters, so a file that fits by its size fits.
         size = path.stat().st_size
@@ -65,10 +67,6 @@ def needed_files(
             found.append(path)
             room -= size
     return found
-
-
-def _is_permitted(path: Path, limits: Limits) -> bool:
-    return limits.permitted is None or limits.permitted(path)
 
 
 def inside(home: Path, name: str) -> Path | None:

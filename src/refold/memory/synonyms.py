@@ -125,7 +125,7 @@ begin open
 mortgage debt owe
 """
 # Kinds and their members: a question about the car is answered by the Volvo, but not the reverse,
-# but a Volvo says nothing about a Fiat.
+# and a Volvo is not an answer about a Fiat.
 _KINDS = """
 dog: beagle labrador retriever poodle collie terrier dachshund spaniel shepherd husky pug corgi
  bulldog hound whippet dalmatian

@@ -211,17 +211,14 @@ def plot(replayed: Replayed, *, width: int = WIDTH, is_utf8: bool = True) -> lis
             solid if page >= level else dotted if everything >= level else " "
             for page, everything in zip(pages, all_pages)
         ]
-        lines.append(f"{_label(row, top):>9} {side}{''.join(drawn)}".rstrip())
+        label = f"{top * row // HEIGHT:,}" if row in (HEIGHT, HEIGHT // 2) else ""
+        lines.append(f"{label:>9} {side}{''.join(drawn)}".rstrip())
     lines.append(f"{'0':>9} {corner}{floor * columns}")
     compacted = {
         (one.turn - 1) * columns // len(ours) for one in replayed.receipts if one.turn <= len(ours)
     }
     marks = "".join(mark if at in compacted else " " for at in range(columns))
     return [*lines, f"{'':>9}  {marks}".rstrip()] if compacted else lines
-
-
-def _label(row: int, top: int) -> str:
-    return f"{top * row // HEIGHT:,}" if row in (HEIGHT, HEIGHT // 2) else ""
 
 
 def _columns(turns: Sequence[Turn], columns: int) -> list[int]:

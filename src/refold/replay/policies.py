@@ -45,17 +45,16 @@ class Everything:
         index = len(self.log)
         self.log.append(message)
         self.tokens.append(tokens_of(message))
+        role = message["role"]
         if self.opening:
-            self._extend_units(index, message["role"])
-        if message["role"] == "user":
+            first = self.log[self.units[-1][0]]["role"] if self.units else ""
+            if role == "tool" and first == "assistant":
+                self.units[-1].append(index)
+            else:
+                self.units.append([index])
+        if role == "user":
             self.request = index
             self.opening = self.opening or index + 1
-
-    def _extend_units(self, index: int, role: str) -> None:
-        if role == "tool" and self.units and self.log[self.units[-1][0]]["role"] == "assistant":
-            self.units[-1].append(index)
-        else:
-            self.units.append([index])
 
     def prompt(self) -> list[Message]:
         return list(self.log)

@@ -58,7 +58,8 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
     info = model_info(model or None)
     if any(batch.purpose != ADOPTED for batch in context.log.batches()):
         # Folded calls do not show the size of the full history.
-        said = replace(said, messages=[_without_usage(one) for one in said.messages])
+        without = [{key: one[key] for key in one if key != USAGE} for one in said.messages]
+        said = replace(said, messages=without)
     if model_wanted is not None:
         said = replace(said, messages=[_priced_as(model, one) for one in said.messages])
     scale = scale_of(said.messages)
@@ -96,10 +97,6 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
         bill=bill,
         remark=remark,
     )
-
-
-def _without_usage(message: Message) -> Message:
-    return {name: value for name, value in message.items() if name != USAGE}
 
 
 def _priced_as(model: str, message: Message) -> Message:

@@ -238,8 +238,10 @@ class _Run:
         said = self.said.copy()
         self._bill(said)
         self._count({*self.wrong, *self.order.faults(request)})
-        if needs and self.name == ALL:
-            self._have_all(needs)
+        if needs and self.name == ALL:  # a prompt with all messages meets every need
+            told = sum(bool(need.telling) for need in needs)
+            self.recall.tellable += told
+            self.recall.rich += told
         elif needs:
             self._weigh(Prompt("\n".join(said)), needs)
 
@@ -273,12 +275,6 @@ class _Run:
         self.faulty += bool(wrong)
         for fault in sorted(wrong):
             self.faults[fault] = self.faults.get(fault, 0) + 1
-
-    def _have_all(self, needs: list[Need]) -> None:
-        """Counts every need as met, for a prompt with all messages."""
-        told = sum(bool(need.telling) for need in needs)
-        self.recall.tellable += told
-        self.recall.rich += told
 
     def _prompt(self) -> list[Message]:
         try:
@@ -532,14 +528,12 @@ class Order:
         """Reads the next messages."""
         for message in messages:
             if message["role"] == "tool":
-                self._answer(message.get("tool_call_id", ""))
+                call = message.get("tool_call_id", "")
+                if call not in self._waiting:
+                    self._found["orphaned result"] = None
+                self._waiting.discard(call)
             else:
                 self._say(message)
-
-    def _answer(self, call: str) -> None:
-        if call not in self._waiting:
-            self._found["orphaned result"] = None
-        self._waiting.discard(call)
 
     def _say(self, message: Message) -> None:
         if self._waiting:

@@ -184,8 +184,13 @@ def _ordered(said: Iterable[needs.Message]) -> Iterator[needs.Message]:
             if message["tool_call_id"] in waiting:
                 waiting[message["tool_call_id"]] = message
             continue
-        if message["role"] == "assistant" and turn is not None and _is_open(waiting):
-            _join(turn, message, waiting)
+        is_open = all(result is None for result in waiting.values())
+        if message["role"] == "assistant" and turn is not None and is_open:
+            # No call of the turn has its result yet, so this message belongs to the same turn.
+            turn["content"] = "\n".join(filter(None, (turn["content"], message["content"])))
+            if calls := message.get("tool_calls"):
+                turn["tool_calls"] = [*(turn.get("tool_calls") or ()), *calls]
+                waiting.update({call["id"]: None for call in calls})
             continue
         if turn is not None:
             yield from _turn(turn, waiting)
@@ -197,22 +202,6 @@ def _ordered(said: Iterable[needs.Message]) -> Iterator[needs.Message]:
             yield message
     if turn is not None:
         yield from _turn(turn, waiting)
-
-
-def _is_open(waiting: dict[str, needs.Message | None]) -> bool:
-    """Whether no call of a turn has its result yet: the next message then belongs to the same
-    turn."""
-    return all(result is None for result in waiting.values())
-
-
-def _join(
-    turn: needs.Message, message: needs.Message, waiting: dict[str, needs.Message | None]
-) -> None:
-    turn["content"] = "\n".join(filter(None, (turn["content"], message["content"])))
-    calls = message.get("tool_calls") or []
-    if calls:
-        turn["tool_calls"] = [*(turn.get("tool_calls") or ()), *calls]
-        waiting.update({call["id"]: None for call in calls})
 
 
 def _turn(turn: needs.Message, waiting: dict[str, needs.Message | None]) -> Iterator[needs.Message]:

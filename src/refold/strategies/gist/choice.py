@@ -179,11 +179,10 @@ class Choice:
         self.lone: set[int] = set()  # neighbours of kept lines
         self.done: set[int] = set()  # candidates that were taken or had no room
 
-    # typed text and answers, regardless of their worth
+    # typed text and answers, regardless of their worth: these return the tokens used
 
     def keep_rules(self, room: float) -> float:
-        """Keeps the typed sentences that bind, newest first, if not all typed text has room.
-        Returns the tokens used."""
+        """Keeps the typed sentences that bind, newest first, if not all typed text has room."""
         text = self.text
         typed = [
             text.first[home] + at for home, passage in enumerate(text.span) for at in passage.typed
@@ -208,16 +207,14 @@ class Choice:
         return used
 
     def keep_typed(self, room: float) -> float:
-        """Keeps typed text: the first message, then the others, newest first. Returns the tokens
-        used."""
+        """Keeps typed text: the first message, then the others, newest first."""
         span = enumerate(self.text.span)
         lines = {home: passage.typed for home, passage in span if passage.typed}
         homes = list(lines)
         return self._keep_evenly({home: lines[home] for home in homes[:1] + homes[:0:-1]}, room)
 
     def keep_answers(self, room: float) -> float:
-        """Keeps the agent's last answer before each user message, newest first. Returns the tokens
-        used."""
+        """Keeps the agent's last answer before each user message, newest first."""
         span = self.text.span
         typed = {passage.seq for passage in span if passage.typed}
         homes = [
@@ -229,7 +226,7 @@ class Choice:
 
     def _keep_evenly(self, lines: Mapping[int, Sequence[int]], room: float) -> float:
         """Keeps these lines of each message, in this order: all of them if there is room, else
-        long messages only up to a common size. Returns the tokens used."""
+        long messages only up to a common size."""
         # For each message, its incomplete lines and how many characters each is missing.
         wanted: list[dict[int, int]] = []
         for home, numbers in lines.items():
@@ -355,11 +352,11 @@ class Choice:
 
     def _value_per_token(self, candidate: Candidate) -> float:
         """Worth per token, or an upper bound on it until the candidate has been read."""
-        bare = candidate.bare
-        if bare is None:
+        if candidate.bare is None:
             worth = self.coverage.worth_at_most(candidate.names)
         else:
-            worth = self.coverage.worth(candidate.names, bare) + self._pair_worth(candidate)
+            worth = self.coverage.worth(candidate.names, candidate.bare)
+            worth += self._pair_worth(candidate)
         worth += self._own_worth(candidate)
         return worth * self.factor[candidate.at] / self.price(candidate)
 
@@ -390,9 +387,8 @@ class Choice:
     def _is_present(self, at: int) -> bool:
         """Whether a line is on the page, or nothing would be missed: it has only numbers and
         punctuation, or was replaced."""
-        line = self.text.lines[at]
-        is_missed = self.text.origins[at] != REPLACED and _LETTERS.search(line)
-        return line in self.on_page or not is_missed
+        line, origin = self.text.lines[at], self.text.origins[at]
+        return line in self.on_page or origin == REPLACED or not _LETTERS.search(line)
 
     def price(self, candidate: Candidate) -> float:
         """The tokens of a candidate, including the tag of its message if that is new."""
@@ -418,8 +414,7 @@ class Choice:
             if not self._check_best(index, queue):
                 continue
             self.done.add(index)
-            price = self.price(self.candidates[index])
-            if price > room:
+            if (price := self.price(self.candidates[index])) > room:
                 continue
             room -= price
             for risen in self.take(index):
