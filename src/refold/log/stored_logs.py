@@ -36,8 +36,8 @@ def is_conversation(about: Conversation) -> bool:
 
 
 def newest_first(store: Store) -> Iterator[Conversation]:
-    """All conversations of a store, the last written first; a store that knows this order is read
-    only as far as the caller goes."""
+    """All conversations of a store, the last written first; a store that can list them in this
+    order is read only as far as the caller iterates."""
     known, last, size = changing(store), None, FIRST_CONVERSATIONS
     while known is not None:
         try:
@@ -61,7 +61,7 @@ def conversations_and_memories(store: Store) -> Iterator[Conversation]:
 
 
 def misnamed(store: Store) -> Iterator[str]:
-    """The ids in a store that no conversation can have: somebody else wrote them."""
+    """The ids in a store that no conversation can have: another program wrote them."""
     return (about.id for about in _pages(store) if not _is_id(about.id))
 
 
@@ -218,7 +218,8 @@ def named_by(store: Store, about: Conversation, after: int = 0) -> tuple[list[Ar
 
 
 def artifact_of(event: Event | Corrupt) -> Artifact | None:
-    """The artifact that an event names, if any. Raises an error given instead of an event."""
+    """The artifact that an event names, if any. Raises an error that takes the place of an
+    event."""
     if isinstance(event, Corrupt):
         raise event
     body = codec.decode(event) if event.kind == "artifact" else None

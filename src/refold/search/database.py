@@ -2,10 +2,10 @@
 
 An index can be rebuilt from the logs, so damage is not an error: `connect` starts with an empty
 file and returns a notice. A file of another program is left alone. `Form` describes the tables of
-our files: one for the index, one for `fingerprints`. A closed file is sealed: it says so, and its
-time is a whole second, so a change by another program is found when it is opened. Later SQLite
-errors become ours (`translated`): `Corrupt` for a file to rebuild, `Unavailable` for one that
-cannot be written now. Neighbour: `index` has the rows.
+our files: one for the index, one for `fingerprints`. A closed file is sealed: its version says so,
+and its time is a whole second, so a change by another program is noticed when the file is opened.
+Later SQLite errors become ours (`translated`): `Corrupt` for a file to rebuild, `Unavailable` for
+one that cannot be written now. Neighbour: `index` has the rows.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ def _is_changed(path: str) -> bool:
 
 
 def close(connection: apsw.Connection) -> None:
-    """Closes a connection, and seals its file. An unsealed one is as good, so no error matters."""
+    """Closes a connection, and seals its file. An unsealed file works as well, so no error
+    matters."""
     path = connection.filename
     with contextlib.suppress(apsw.Error, OSError):
         # Only the owner may set the time of a file.
@@ -227,12 +228,12 @@ def close(connection: apsw.Connection) -> None:
 
 def _initialize(connection: apsw.Connection, form: Form) -> None:
     """Prepares a connection, and creates missing tables. Another version counts as damage."""
-    # The index has none: a planted one would act on every write.
+    # The index has no views or triggers: a planted one would act on every write.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
     connection.set_busy_timeout(BUSY_MS)
     # Otherwise SQLite plans again whenever it binds a value that the plan could depend on. FTS5
-    # does so for each segment, which took half the time of a search for a rare term.
+    # binds one for each segment, which took half the time of a search for a rare term.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute(PRAGMAS).fetchall()
     if _is_ours(connection, form):
