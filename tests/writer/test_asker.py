@@ -11,7 +11,7 @@ from refold.core.model import Summarize, Usage
 from refold.core.shortened import summary_text
 from refold.tokens.counter import ESTIMATE
 from refold.writer import asker as asking
-from refold.writer.accept import Rejected, check
+from refold.writer.answer_check import Rejected, check
 from refold.writer.asker import NO_ROOM, Answer, Asker, Request
 from tests.scripted import AWS, GOOD, Scripted, heard_by, opened, page, summaries, talked, used
 
@@ -587,7 +587,7 @@ def test_open_tasks_that_prose_forgets_are_added_by_code():
 def test_lines_are_added_for_what_nobody_names():
     """Y-51"""
     from refold.core.model import Fact
-    from refold.writer.accept import additions
+    from refold.writer.answer_check import additions
 
     facts = [
         Fact(kind="file", text="a.py", seq=1, state="modified"),

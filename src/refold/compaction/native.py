@@ -33,7 +33,7 @@ from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.strategies.brief import text_tokens
-from refold.writer.accept import Rejected
+from refold.writer.answer_check import Rejected
 from refold.writer.asker import Outcome, Question, timed
 
 WAIT_S = 120.0  # for the provider's answer

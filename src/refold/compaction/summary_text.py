@@ -18,8 +18,8 @@ from refold.core.plan import Ask, Plan, Proposal
 from refold.core.shortened import summary_text
 from refold.strategies.brief import PROSE_TOKENS_MIN, Count, text_tokens
 from refold.strategies.summarize import FRAME_TOKENS
-from refold.writer.accept import Redact, use_lines
 from refold.writer.asker import Question, room_for
+from refold.writer.quoted_history import Redact, use_lines
 
 PROSE_WORTH_TOKENS = 400  # a smaller span may go without prose, and without a notice
 

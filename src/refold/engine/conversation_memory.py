@@ -46,7 +46,7 @@ from refold.memory.succession import stems_of
 from refold.search.embedders import Embedder
 from refold.search.words import STOP
 from refold.writer import facts
-from refold.writer.accept import Rejected
+from refold.writer.answer_check import Rejected
 from refold.writer.asker import Asker
 
 BY = "memory"

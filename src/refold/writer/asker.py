@@ -4,8 +4,9 @@ The history goes in as quoted data, in parts if it exceeds the writer's window, 
 instruction follows it. Each call fits the window and ends before the deadline. If the answer is
 rejected, late or missing, the draft made by code is used. With `writer_checks`, a second question
 asks for additions. A writer is asked one question at a time, and is given a pause after two
-failures in a row. There is no network access here, and no lock is held. Neighbours: `accept` has
-the rules for answers, `compactor` asks, `edges.endpoints` has real models.
+failures in a row. There is no network access here, and no lock is held. Neighbours:
+`quoted_history` is what it reads, `answer_check` has the rules for answers, `compactor` asks,
+`edges.endpoints` has real models.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from refold.core.shortened import summary_text
 from refold.display import failure, fenced
 from refold.strategies.brief import PROSE_TOKENS_MIN, SUMMARY_TOKENS_MAX, cap_tokens, capped
 from refold.strategies.summarize import FRAME_TOKENS, SHARE_MAX
-from refold.writer.accept import Redact, Rejected, additions, check, quoted, shortened, words_of
+from refold.writer.answer_check import Rejected, additions, check, words_of
+from refold.writer.quoted_history import Redact, quoted, shortened
 
 T = TypeVar("T")
 

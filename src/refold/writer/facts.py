@@ -3,8 +3,8 @@
 Each line of an answer is checked: its message must have been quoted, the fact must be one sentence
 of reasonable length, and its values and most of its words must be in that message. A fact found
 only in a tool result is marked. The writer sees related memories, and a line may name those it
-replaces; other ids do not count. Neighbours: `accept` quotes messages, `asker` makes the call,
-`memory.extraction` extracts facts by rules.
+replaces; other ids do not count. Neighbours: `quoted_history` quotes messages, `asker` makes the
+call, `memory.extraction` extracts facts by rules.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from refold.core.shortened import text_of
 from refold.decoding import regex
 from refold.display import fenced, one_line
 from refold.ledger.sentences import own_text
-from refold.writer.accept import Rejected, quoted
+from refold.writer.answer_check import Rejected
 from refold.writer.asker import ROOM_MIN, SYSTEM, WINDOW_SHARE, Asker, Request, window_of
+from refold.writer.quoted_history import quoted
 
 KINDS = ("constraint", "decision", "preference", "role", "place", "value", "todo", "event")
 NOTHING = "NOTHING"

@@ -68,7 +68,7 @@ def chat(
         ),
     ] = "",
     yes: Annotated[bool, Meta(description="Write files and run commands without asking.")] = False,
-    read_only: Annotated[bool, Meta(description="Offer no tool that changes anything.")] = False,
+    read_only: Annotated[bool, Meta(description="Offer nothing that changes anything.")] = False,
     no_tools: Annotated[
         bool, Meta(description="Offer no tools at all: some small models do not accept any.")
     ] = False,

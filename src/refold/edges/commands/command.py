@@ -51,6 +51,13 @@ DryRun = Annotated[bool, Meta(description="Say what would be done, and change no
 Limit = Annotated[int, Meta(description="At most this many.", ge=1, le=20_000)]
 Window = Annotated[int, Meta(description="The model's window, in tokens.", ge=1, le=100_000_000)]
 Lines = Annotated[str, Meta(description="Only these lines, from 1.", extra={"metavar": "A-B"})]
+Since = Annotated[
+    str,
+    Meta(
+        description="From then on: 2026-11-16, 2026-11-16T09:30, 90m, 12h, 7d or 2w ago.",
+        extra={"metavar": "WHEN"},
+    ),
+]
 OnlyRole = Annotated[Role, Meta(description="Only messages of this role.")]
 Force = Annotated[bool, Meta(description="Replace FILE if it exists.")]
 Scope = Annotated[str, Meta(description="Whose memory: project, user or agent.NAME.")]

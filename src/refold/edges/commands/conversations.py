@@ -26,6 +26,7 @@ from refold.edges.commands.command import (
     Removable,
     Result,
     Screen,
+    Since,
     Tag,
     Tags,
     Window,
@@ -55,7 +56,6 @@ PROJECT = Meta(
     extra={"metavar": "PATH", "bare": HERE, "completes": "folder"},
 )
 AGENT = Meta(description="Only those of an agent, such as claude-code or codex.")
-SINCE = Meta(description="Only those written to since a time: 2026-11-16, or 7d for seven days.")
 SORT = Meta(description="What comes first: the newest, the most expensive, or the fullest.")
 Order = Literal["when", "cost", "size"]
 
@@ -74,7 +74,7 @@ def list_conversations(
     tag: Tag = "",
     project: Annotated[str, PROJECT] | None = None,
     agent: Annotated[str, AGENT] = "",
-    since: Annotated[str, SINCE] | None = None,
+    since: Since | None = None,
     sort: Annotated[Order, SORT] = "when",
     limit: Limit | None = None,
 ) -> Listed:

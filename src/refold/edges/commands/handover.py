@@ -10,8 +10,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import Result, Screen, command
-from refold.edges.commands.search import SINCE, time_of
+from refold.edges.commands.command import Result, Screen, Since, command
+from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.engine.handover import TITLES, TOKENS, HandoverItem, handed_over, named, section
 from refold.errors import Conflict, NotFound
@@ -58,7 +58,7 @@ def handover(
     session: Session,
     *,
     conversations: Annotated[tuple[str, ...], CONVERSATIONS] = (),
-    since: Annotated[str, SINCE] | None = None,
+    since: Since | None = None,
     tokens: Annotated[int, SIZE] = TOKENS,
     to: Annotated[str, TO] = "",
 ) -> HandedOver:

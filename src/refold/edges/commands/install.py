@@ -29,7 +29,7 @@ from refold.settings.sources import default_store
 TITLES: dict[Host, str] = {"claude-code": "Claude Code", "codex": "Codex", "cursor": "Cursor"}
 TOKEN = "REFOLD_MCP_TOKEN"
 HINT = install_hint("mcp")
-ReadOnly = Annotated[bool, Meta(description="Offer no tool that changes anything.")]
+ReadOnly = Annotated[bool, Meta(description="Offer nothing that changes anything.")]
 
 
 class McpServed(Result, frozen=True, kw_only=True):

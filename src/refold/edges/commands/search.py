@@ -17,7 +17,16 @@ from msgspec import Meta, Struct, field
 
 from refold.conversations.listing import meta_of, title_of
 from refold.display import moment, number
-from refold.edges.commands.command import Limit, OnlyRole, Part, Result, Screen, command, more_line
+from refold.edges.commands.command import (
+    Limit,
+    OnlyRole,
+    Part,
+    Result,
+    Screen,
+    Since,
+    command,
+    more_line,
+)
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid
 from refold.memory.entry import MemoryEntry
@@ -42,10 +51,6 @@ HERE = Meta(description="Only this conversation (in a shell, the newest), and me
 NEWEST = Meta(description="Newest first; every word must match.")
 TOOL = Meta(description="Only calls and results of this tool.", extra={"metavar": "NAME"})
 KIND = Meta(description="Only events of this kind; edit: summaries.")
-SINCE = Meta(
-    description="From then on: 2026-11-16, 2026-11-16T09:30, 90m, 12h, 7d or 2w ago.",
-    extra={"metavar": "WHEN"},
-)
 UNTIL = Meta(description="Up to then.", extra={"metavar": "WHEN"})
 FULL_TEXT = Meta(description="Full-text search only, without vectors.")
 REINDEX = Meta(description="Bring the index up to date, all of it at once.")
@@ -72,7 +77,7 @@ def search(
     role: OnlyRole | None = None,
     tool: Annotated[str, TOOL] | None = None,
     kind: Annotated[Kind, KIND] | None = None,
-    since: Annotated[str, SINCE] | None = None,
+    since: Since | None = None,
     until: Annotated[str, UNTIL] | None = None,
     full_text: Annotated[bool, FULL_TEXT] = False,
     reindex: Annotated[bool, REINDEX] = False,

@@ -26,20 +26,18 @@ class UiServed(Result, frozen=True, kw_only=True):
 
 @command(
     "ui",
-    details="Only this machine can reach it, and only the browser that opens the printed address, "
-    "which works once. From another machine: ssh -L PORT:127.0.0.1:PORT HOST. "
-    "docs/guides/ui.md says more.",
+    details="Without --port it takes a free one. Only this machine can reach it, and only the "
+    "browser that opens the printed address, which works once. From another machine: "
+    "ssh -L PORT:127.0.0.1:PORT HOST. docs/guides/ui.md says more.",
     on="either",
     reads=True,
 )
 def ui(
     session: Session,
     *,
-    port: Annotated[
-        int, Meta(description="The port to listen on; 0 takes a free one.", ge=0, le=65_535)
-    ] = 0,
+    port: Annotated[int, Meta(description="The port to listen on.", ge=0, le=65_535)] = 0,
     no_open: Annotated[bool, Meta(description="Do not open a browser.")] = False,
-    read_only: Annotated[bool, Meta(description="Offer no acts: nothing can be changed.")] = False,
+    read_only: Annotated[bool, Meta(description="Offer nothing that changes anything.")] = False,
     check: Annotated[bool, Meta(description="Say whether it could start, and stop there.")] = False,
 ) -> UiServed:
     from refold.edges.server.connection import listen

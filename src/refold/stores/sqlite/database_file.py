@@ -258,6 +258,9 @@ def _initialize(connection: apsw.Connection, path: str, page_bytes: int) -> None
         marks = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
         connection.execute(marks).fetchall()
     connection.execute("COMMIT")
+    # On the disk before anything that belongs to it: a power cut must not leave an empty database
+    # beside an artifact, which would look like a lost one.
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def _use_wal(connection: apsw.Connection) -> None:
