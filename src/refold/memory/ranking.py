@@ -20,10 +20,10 @@ from statistics import fmean, pstdev
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.decoding import regex
 from refold.memory.claim import DAYS_AND_MONTHS, NUMBER_WORDS
 from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms, reworded
 from refold.memory.vector_stores import ExternalVectors, external_store
+from refold.patterns import regex
 from refold.search import database, index_query, rank, words
 from refold.search.embedders import Embedder, Transformer, Vector, chosen, is_additive, name_of
 from refold.search.index import Index, Range, carried, range_of
