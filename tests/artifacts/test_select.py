@@ -136,7 +136,7 @@ def test_an_embedder_is_named_and_refused_as_for_search(store):
     ran(context, long("rain and wind"))
     outputs = outputs_in(context)
     assert outputs.select("rain", embedder=False)[0].why == outputs.select("rain")[0].why
-    assert "does not hold config.json" in outputs.select("rain", embedder="bert:nowhere")[0].why
+    assert "does not have config.json" in outputs.select("rain", embedder="bert:nowhere")[0].why
     for wrong in ("no such", 7, [1]):
         with pytest.raises(Invalid, match="embedder"):
             outputs.select("rain", embedder=wrong)

@@ -141,7 +141,7 @@ def test_an_edit_that_cannot_be_leaves_the_next_rung_to_work(number):
 def test_a_strategy_by_hand_says_which_one_failed_and_why():
     refold.register.strategy("mine", lambda brief: None)
     [step, *_] = talked().compact("mine").steps
-    assert step.strategy == "mine" and "it gave NoneType, not a list of edits" in step.note
+    assert step.strategy == "mine" and "it returned NoneType, not a list of edits" in step.note
 
 
 def test_a_wrong_setting_of_a_call_is_still_the_callers_mistake():

@@ -1,8 +1,8 @@
 """Dialects, the wire formats of the providers, by name; and the dialect of a message or response.
 
-A dialect is a package that satisfies `protocol.Dialect`, imported on first use. A plain text
-belongs to no dialect in particular and is parsed without asking any. Neighbours: `page` renders a
-view in a dialect, `engine.context` parses by the dialect of its model.
+A dialect is a package that satisfies `protocol.Dialect`, imported on first use. A message of plain
+text belongs to no dialect in particular and is parsed without asking any of them. Neighbours:
+`page` renders a view in a dialect, `engine.context` parses by the dialect of its model.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     # Makes the type checker verify that they satisfy the protocol.
     _CHECKED: tuple[Dialect, ...] = (openai_responses, openai_chat, anthropic, gemini)
 
-# In order of recognition: an item of the first may look like a message of the others.
+# In order of recognition: an item in the first format may look like a message in the others.
 DIALECTS: dict[str, str] = {
     "openai_responses": "refold.dialects.openai_responses",
     "openai_chat": "refold.dialects.openai_chat",
     "anthropic": "refold.dialects.anthropic",
     "gemini": "refold.dialects.gemini",
 }
-# The format of most servers, and so the one for messages that could be in any.
+# The format of most servers, and so the choice for messages that could be in any format.
 DEFAULT = "openai_chat"
 RESPONSES = "openai_responses"
 # Metadata of an answer that arrived as a separate message after its reasoning; rendering keeps it
@@ -113,15 +113,15 @@ def _not_readable(value: Any, error: Exception) -> Invalid:
 
 
 def _is_plain(message: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether this is a role and a text, in this order, and nothing else."""
+    """Whether this is a role and plain text, in this order, and nothing else."""
     if type(message) is not dict or len(message) != 2 or next(iter(message)) != "role":
         return False
     return type(message.get("content")) is str and message["role"] in _PLAIN_ROLES
 
 
 def answering(message: Message, find_calls: FindCalls) -> Message:
-    """The message with its results under the ids of the calls they answer, for senders that give
-    no ids."""
+    """The message with its results under the ids of the calls they answer, for senders without
+    ids."""
     if message.dialect not in DIALECTS or ToolResult not in map(type, message.blocks):
         return message
     return dialect(message.dialect).answering(message, find_calls)
@@ -166,7 +166,7 @@ _ANSWER = ("choices", 0, "message")
 
 
 def _with_answer(reply: Reply, answer: Any) -> Reply:
-    """The reply; its answer is parsed again if its calls are spelled as by another provider."""
+    """The reply; its answer is parsed again if its calls are spelled another provider's way."""
     if not isinstance(answer, Mapping) or owner_of(answer) in (None, DEFAULT):
         return reply
     message, *results = parse({"role": "assistant", **answer})

@@ -79,7 +79,7 @@ def take_metadata(wire: dict[str, Any]) -> dict[str, Any]:
 def placed_content(
     content: Any, path: Path, read: Callable[[Any], Block], role: str, parts: str = "parts"
 ) -> Placed:
-    """The blocks of content, a text or a list. Invalid if it is neither."""
+    """The blocks of content, which is a string or a list. Invalid if it is neither."""
     if isinstance(content, str):
         return [(path, Text(content))]
     if isinstance(content, list):
@@ -88,7 +88,7 @@ def placed_content(
 
 
 def content_blocks(content: Any, read: Callable[[Any], T]) -> tuple[Text | T, ...] | None:
-    """The blocks of content that is a text, a list or None; None if it is anything else."""
+    """The blocks of content that is a string, a list or None; None if it is anything else."""
     if content is None:
         return ()
     if isinstance(content, str):
@@ -234,8 +234,8 @@ def field_of(block: Any, name: str) -> Any:
 
 
 def response_of(result: ToolResult) -> dict[str, Any]:
-    """A result as an object: the object its text is the JSON of, else its text under `output` or
-    `error`."""
+    """A result as an object: its text decoded, if that is a JSON object, else its text under
+    `output` or `error`."""
     text = words_of(result)
     value = None
     if text.startswith("{"):

@@ -1,7 +1,8 @@
-"""Input from callers as plain values: copies made of dicts, lists, text and finite numbers only.
+"""Input from callers as plain values: copies that consist of dicts, lists, text and finite numbers
+only.
 
-SDK objects give their fields by their own methods; no SDK is imported. A value that JSON or a
-dialect cannot represent is Invalid, and the error shows it. Neighbours: the dialects' `parse` sends
+SDK objects are read through their own methods; no SDK is imported. A value that JSON or a dialect
+cannot represent is Invalid, and the error shows it. Neighbours: the dialects' `parse` puts
 everything through `plain` or `checked_message`; `wire` compares and copies plain values.
 """
 
@@ -141,11 +142,11 @@ def _attributes(value: Any) -> Any:
 def _refuse_unread(value: Any, names: set[str]) -> None:
     """Raises Invalid, with the call to make, for an object that only gives access to a response."""
     if isinstance(value, Awaitable):
-        what, hint = "was not awaited", "await it, and pass what it gives"
+        what, hint = "was not awaited", "await it, and pass the result"
     elif {"parse", "http_response"} <= names:
-        what, hint = "is a raw HTTP response", "pass what its .parse() gives"
+        what, hint = "is a raw HTTP response", "pass the result of its .parse()"
     elif {"json", "status_code"} <= names:
-        what, hint = "is an HTTP response", "pass what its .json() gives"
+        what, hint = "is an HTTP response", "pass the result of its .json()"
     elif "__enter__" in names:
         what, hint = "was not entered", "use: with … as stream, and pass the stream"
     elif "__aenter__" in names:
@@ -226,7 +227,7 @@ def remove_marks(wire: dict[str, Any]) -> dict[str, Any]:
 
 def marks_in(wire: Any) -> list[list[Any]]:
     """The cache marks of a message, each with the index of its block; a mark inside a result counts
-    for the result."""
+    as the result's."""
     parts = wire.get("content") if isinstance(wire, dict) else None
     marks: list[list[Any]] = []
     for index, part in enumerate(parts if type(parts) is list else ()):
@@ -265,7 +266,7 @@ def refused(what: str, value: Any, accepted: str) -> Invalid:
 
 
 def text_in(fields: Mapping[Any, Any], key: str) -> str:
-    """A text field; empty if it is missing or not a text."""
+    """A text field; empty if it is missing or not a string."""
     value = fields.get(key)
     return value if type(value) is str or isinstance(value, str) else ""
 

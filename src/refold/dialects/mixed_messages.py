@@ -1,4 +1,4 @@
-"""Messages of mixed form: calls and results in the spelling of one provider, the rest in another's.
+"""Messages of mixed form: calls and results spelled one provider's way, the rest another's.
 
 Gateways and converters make them: `tool_calls` of Chat Completions beside content blocks of
 Anthropic, for example. The parts of each spelling are read by their own dialect, and the blocks are
@@ -42,7 +42,7 @@ _CARRIERS = {_PARTS, *_BLOCK_KINDS, *_ITEM_KINDS}
 
 def owner_of(wire: Mapping[str, Any]) -> str | None:
     """The dialect of a message's calls and results; `MIXED` if they are spelled in more than one
-    way, or not as its other parts; None if it has none."""
+    way, or otherwise than its other parts; None if there are none."""
     content, parts = wire.get("content"), wire.get("parts")
     has_fields = any(map(wire.get, _FIELDS))
     listed = content if isinstance(content, list) else []
@@ -73,7 +73,7 @@ def _kind(part: Any) -> str:
 
 
 def _owner(part: Any) -> str:
-    """The dialect that reads a part; empty if all do."""
+    """The dialect that reads a part; empty if every dialect does."""
     kind = _kind(part)
     if kind in ("", "text", _PARTS):
         return _PARTS if kind == _PARTS else ""
@@ -98,7 +98,7 @@ class _Joined:
         self.blocks: list[Block] = []
 
     def messages(self) -> list[Message]:
-        """The message; the results that an answer had with its calls come after it."""
+        """The message, followed by the results that an answer had beside its calls."""
         content, parts = self.wire.pop("content", None), self.wire.pop("parts", None)
         is_answer = self.wire["role"] in ("assistant", "model")
         role = "assistant" if is_answer else "user"
@@ -150,7 +150,8 @@ class _Joined:
         self.add(message.blocks)
 
     def beside(self) -> None:
-        """Adds what an answer has beside its content; its thinking only if the content has none."""
+        """Adds the fields of an answer outside its content; thinking only if the content has
+        none."""
         answers = dialects.dialect(_CHAT).parse({**self.wire, "role": "assistant", "content": None})
         blocks = [_readable(block) for answer in answers for block in answer.blocks]
         if not any(isinstance(block, Thinking) for block in self.blocks):
@@ -164,8 +165,8 @@ class _Joined:
                 self.blocks.append(block)
 
     def repeats(self, block: ToolCall | ToolResult) -> bool:
-        """Whether a call or result is there already; arguments or content that one of the two
-        lacks are taken from the other."""
+        """Whether a call or result is there already. If one of the two lacks arguments or content,
+        they are taken from the other."""
         for index, there in enumerate(self.blocks):
             if (
                 isinstance(block, ToolCall)
@@ -184,7 +185,7 @@ class _Joined:
         return False
 
     def answer(self, call: str) -> None:
-        """Makes everything but the results in it the content of a result."""
+        """Turns everything in the message but its results into the content of a result."""
         results = [block for block in self.blocks if isinstance(block, ToolResult)]
         content = tuple(block for block in self.blocks if isinstance(block, Text | Media | Opaque))
         if content or call not in {result.call for result in results}:

@@ -2,7 +2,7 @@
 
 A native summary is opaque; it goes back to the provider unaltered and replaces the messages it
 covers. Only its own wire format can carry it; other dialects show the text of the same edit.
-Neighbours: the `native` module of each dialect that offers it; `page` shows it, and
+Neighbours: the `native` module of each dialect that offers one; `page` shows it, and
 `compaction.native` requests it.
 """
 

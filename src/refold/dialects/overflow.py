@@ -1,9 +1,10 @@
-"""Overflow errors: whether a provider refused a request as too long, and the limit it reported.
+"""Overflow errors: finds out whether a provider refused a request as too long, and the limit it
+reported.
 
 Providers have no common code for it, so the text decides: the message, the body, the nested
-`error`, wherever an SDK keeps them. A status can only veto (rate limits mention tokens too), and
-so can an output limit that no shorter page would meet. No SDK is imported, and only the error is
-examined. Neighbour: `compaction.recovery` acts on the result.
+`error`, wherever an SDK keeps them. A status can only rule an overflow out (rate limits mention
+tokens too), and so can an output limit that no shorter page would meet. No SDK is imported, and
+only the error is examined. Neighbour: `compaction.recovery` acts on the result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from refold.decoding import regex
 
-TEXT_MAX = 20_000  # of one piece: an error may quote the whole request
+TEXT_MAX = 20_000  # read of one string: an error may quote the whole request
 SHOWN_MAX = 300
 DEPTH_MAX = 5
 LIMIT_MIN = 256  # no model's window is smaller, so a smaller number counts something else
@@ -40,7 +41,7 @@ class Overflow(Struct, frozen=True, kw_only=True):
 
 
 def overflow_of(error: Any) -> Overflow | None:
-    """The overflow reported by an exception, a body or a text; None if it reports none."""
+    """The overflow reported by an exception, a body or a string; None if it reports none."""
     try:
         texts = list(dict.fromkeys(_texts(error)))
     except Exception:  # noqa: BLE001 - an error may be a foreign object that cannot be read
@@ -54,7 +55,7 @@ def overflow_of(error: Any) -> Overflow | None:
         return None
     limit, output = _number(_LIMITS, text), _number(_OUTPUTS, text)
     if limit is not None and output is not None and output >= limit:
-        # The caller asks for more output than the model holds: no shorter page would help.
+        # The caller asks for more output than the model can write: no shorter page would help.
         return None
     if limit is not None and limit < LIMIT_MIN:
         limit = None
@@ -67,11 +68,11 @@ def overflow_of(error: Any) -> Overflow | None:
     )
 
 
-# --- the texts of an error ---
+# --- the text of an error ---
 
 
 def _texts(thing: Any, depth: int = 0) -> Iterator[str]:
-    """Every text in an error, the error's own first."""
+    """Every string in an error, the error's own first."""
     if thing is None or depth > DEPTH_MAX:
         return
     if isinstance(thing, str):
@@ -99,7 +100,7 @@ def _without_headers(body: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _object_texts(thing: Any, depth: int) -> Iterator[str]:
-    """The texts of an object of an unknown class, such as an exception or a response."""
+    """Every string in an object of an unknown class, such as an exception or a response."""
     if isinstance(thing, BaseException):
         yield str(thing)[:TEXT_MAX]
         yield type(thing).__name__

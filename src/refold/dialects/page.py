@@ -1,10 +1,11 @@
 """Rendered pages: `Page` renders a view as a request, and the same messages with their seqs;
-`unsettled` gives messages as they are in the log.
+`unsettled` has the messages as they are in the log.
 
-Slots are rendered in groups, because only a group shows which call a result answers, and each group
-once: a page that only grew costs its growth, and an edit starts over. Callers get copies and may
-change them; successive pages share the copies until someone does, because comparing is far cheaper
-than copying. Neighbours: `core.laws` orders and groups slots, a dialect gives them their wire form.
+Slots are rendered in groups, because only a group shows which call a result answers. Each group is
+rendered once, so a page that only grew costs no more than its growth, but an edit starts over.
+Callers get copies and may change them; successive pages share the copies until someone does,
+because comparing is far cheaper than copying. Neighbours: `core.laws` orders and groups slots, a
+dialect gives them their wire form.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Rendered(Struct, frozen=True):
 class PageMessage(Struct, frozen=True, kw_only=True):
     """A message in a provider's format, and the seqs of the slots that contribute to it. `thinking`
     has the valid thinking of an answer that the format has no place for, in its own provider's
-    spelling: for a caller whose messages have a place for it."""
+    spelling: for callers whose own messages have a place for it."""
 
     message: Wire
     seqs: tuple[int, ...]
@@ -67,14 +68,14 @@ class PageMessage(Struct, frozen=True, kw_only=True):
 
 
 class _Unit(Struct, frozen=True):
-    """Slots that are rendered together, and what each of them says."""
+    """Slots that are rendered together, and the messages of each."""
 
     slots: Sequence[Slot] = ()
     said: Sequence[tuple[int, Message]] = ()
     messages: Sequence[dict[str, Any]] = ()
     lost: Sequence[str] = ()
     repairs: Sequence[str] = ()
-    opens: bool = False  # whether anything but system messages is in it
+    opens: bool = False  # whether it has anything but system messages
     overdue: dict[str, str] = {}  # calls still without a result after it, and their tools
 
 
@@ -250,7 +251,7 @@ def unsettled(
     slots: Sequence[Slot], dialect: Dialect, keeps_thinking: ThinkingCheck, takes: Takes
 ) -> list[PageMessage]:
     """The slots as messages of a dialect, in the order of the log, with the thinking that is still
-    valid: open calls stay open, and nothing is put in."""
+    valid: open calls stay open, and nothing is inserted."""
     ordered = without_thinking(slots, keeps_thinking)
     messages: list[PageMessage] = []
     for span in groups(ordered):
@@ -306,7 +307,7 @@ def _contributors(said: Sequence[tuple[int, Message]], dialect: Dialect) -> list
 
 
 def _moved(seqs: Sequence[list[int]], arranged: Arranged) -> list[list[int]]:
-    """The seqs of the arranged messages; one that was put in has those of the message before."""
+    """The seqs of the arranged messages; an inserted message has those of the message before it."""
     moved: list[dict[int, None]] = [{} for _ in arranged.messages]
     for found, place in zip(seqs, arranged.places, strict=True):
         if place is not None:

@@ -20,8 +20,8 @@ FindCalls = Callable[[], Message | None]
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """A parsed response: the answer as a message, and its usage (without `upto`). `results` arrived
-    inside the calls that they answer."""
+    """A parsed response: the answer as a message, and its usage (without `upto`). `results` are
+    those that arrived inside the calls they answer."""
 
     message: Message
     usage: Usage | None
@@ -48,14 +48,14 @@ REFOLDS = CacheMarks()
 
 class Arranged(Struct, frozen=True):
     """A page as its provider accepts it. `places` has, for each rendered message, the index of the
-    message that it became or joined; None if it is left out. Messages without a source were put
-    in after the one before them."""
+    message that it became or joined; None if it is left out. Messages without a source were
+    inserted after the one before them."""
 
     messages: list[dict[str, Any]]
     places: Sequence[int | None]
 
 
-GO_ON = "(go on)"  # the words of a user put in where a provider requires that the user speaks last
+GO_ON = "(go on)"  # inserted as a user's words where a provider requires that the user speaks last
 
 
 class Dialect(Protocol):
@@ -66,8 +66,8 @@ class Dialect(Protocol):
     name: str
     provider: str
     output_limit: str
-    # By role, the dialect that stores a plain text without a form: this one, unless its own
-    # messages never have that shape.
+    # By role, the dialect that stores plain text without a form: this one, unless its own messages
+    # never have that shape.
     plain_text: Mapping[str, str]
 
     def recognizes(self, message: Mapping[str, Any]) -> bool:
@@ -97,9 +97,9 @@ class Dialect(Protocol):
         ...
 
     def arranged(self, messages: list[dict[str, Any]], lost: list[str]) -> Arranged:
-        """The rendered page with the rules kept that only a whole page shows: every id once,
+        """The rendered page under the rules that apply to a page as a whole: distinct ids,
         counterparts together, who may speak last. Leading system messages stay. Changes only
-        copies; adds to `lost` what is left out."""
+        copies; adds omissions to `lost`."""
         ...
 
     def definitions(self, tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:

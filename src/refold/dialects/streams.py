@@ -1,8 +1,8 @@
 """Streams of the four providers: assembles the chunks of a response.
 
-A chunk may be an SDK's object or a plain dict. An interrupted stream gives a partial response with
+A chunk may be an SDK's object or a plain dict. An interrupted stream makes a partial response with
 the key `cut_off`. The last event of a Responses stream contains the complete response, which is
-taken as it is. Neighbours: `input` makes chunks plain, `dialects.reply` reads the response.
+used as it is. Neighbours: `input` makes chunks plain, `dialects.reply` reads the response.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _kind(chunk: Chunk) -> str:
 
 
 def _add_text(holder: Chunk, key: str, text: Any) -> None:
-    """Appends a text to the field."""
+    """Appends text to the field."""
     if isinstance(text, str):
         before = holder.get(key)
         holder[key] = before + text if isinstance(before, str) else text
@@ -131,7 +131,7 @@ def _assemble_chat(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def _add_delta(message: Chunk, delta: Any) -> None:
-    """Adds a chunk's delta to the message: texts grow, calls are found by their index."""
+    """Adds a chunk's delta to the message: text grows, and calls are found by their index."""
     if not isinstance(delta, dict):
         return
     for key, value in delta.items():
@@ -155,7 +155,7 @@ def _add_calls(message: Chunk, pieces: list[Chunk]) -> None:
         fields = _without_nulls(piece)
         index = fields.pop("index", None)
         call = calls[index] if isinstance(index, int) and 0 <= index < len(calls) else None
-        # Some servers send each call complete, and every one under the same index, or under none.
+        # Some servers send each call complete, all under the same index or without one.
         if call is None or (piece.get("id") and call.get("id") and call["id"] != piece["id"]):
             calls.append(fields if "type" in fields else {"type": "function", **fields})
             continue

@@ -179,8 +179,8 @@ def plain_tools(tools: list[Any] | None) -> list[Any] | None:
 
 
 def distinct(tools: list[Any] | None) -> list[Any] | None:
-    """The tools. Invalid if two have one name: nobody could tell whose a call is, and providers
-    refuse the request."""
+    """The tools. Invalid if two have the same name: a call could not be assigned to one of them,
+    and providers refuse the request."""
     names: set[str] = set()
     for tool in one_by_one(tools, []):
         inner = (at(tool, (key, "name")) for key in ("function", "custom"))
@@ -194,8 +194,8 @@ def distinct(tools: list[Any] | None) -> list[Any] | None:
 
 
 def check_parts(message: Message) -> None:
-    """Checks what a caller says, not what a model or a tool did. Invalid for a part that no
-    provider would get: its own cannot be sent it, and it has no text for the others."""
+    """Checks a caller's words, not those of a model or a tool. Invalid for a part that could be
+    sent to no provider: its own does not accept it, and it has no text for the others."""
     if message.role not in ("user", "system"):
         return
     for block in message.blocks:
@@ -211,8 +211,8 @@ _TEXTS = ("text", "input_text")
 
 
 def _is_sent(part: Opaque, message: Message) -> bool:
-    """Whether a part reaches its own provider as it is. One of an unknown type may be new; without
-    any type, it must have a known field."""
+    """Whether a part is sent to its own provider as it is. A part of an unknown type may be new;
+    without any type, it must have a known field."""
     if type(part.raw) is not dict or message.dialect not in dialects.DIALECTS:
         return True
     if part.raw.get("type") in _TEXTS and part.raw.get("text") is None:

@@ -146,7 +146,7 @@ def is_text(block: Any) -> TypeGuard[Text | Opaque]:
 
 
 def only_text(message: Message) -> Text | None:
-    """The block of a message that is a single text in its usual form, or None."""
+    """The only block of a message that is plain text in its usual form, or None."""
     blocks = message.blocks
     if len(blocks) != 1 or message.form is not None or type(blocks[0]) is not Text:
         return None
@@ -282,7 +282,8 @@ def media_as_note(media: Media, source: str, name: str, lost: list[str]) -> Text
 
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-# Types of inline media that each provider documents; a medium without an entry may have any type.
+# The types of inline media that each provider documents; a kind of media without an entry may have
+# any type.
 MEDIA_TYPES: dict[str, dict[str, frozenset[str]]] = {
     "anthropic": {
         "image": _IMAGES,
@@ -317,13 +318,13 @@ _SAME_TYPES = {
 
 
 def is_taken(dialect: str, media: str, mime: Any) -> bool:
-    """Whether a provider takes inline media of this type; a type that is not known may pass."""
+    """Whether a provider accepts inline media of this type; an unknown type counts as accepted."""
     types = MEDIA_TYPES.get(dialect, {}).get(media)
     return types is None or not isinstance(mime, str) or not mime or mime in types
 
 
 def with_taken_media(message: Message, seq: int, dialect: str, lost: list[str]) -> Message:
-    """The message as a provider takes it: a note with a handle in place of media of other types."""
+    """The message as a provider accepts it: a note with a handle replaces media of other types."""
 
     def taken(block: Any) -> Any:
         if isinstance(block, ToolResult):
@@ -482,7 +483,7 @@ def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
 
 
 def prompt_text(system: Any) -> str:
-    """A system prompt as one text, empty if it is blank."""
+    """A system prompt as one string, empty if it is blank."""
     if isinstance(system, str):
         return system if system.strip() else ""
     return "\n\n".join(block["text"] for block in text_blocks(system))
@@ -524,7 +525,8 @@ def leading(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...]) -> in
     return 0
 
 
-# --- faults: lines that say where a request is wrong, and what the provider would refuse ---
+# --- faults: lines with the place in a request and the reason for which the provider would refuse
+# it ---
 
 Faults = Iterator[str]
 
@@ -547,7 +549,7 @@ def tool_faults(tools: Any, find: Callable[[Any], Iterable[str]]) -> Faults:
 
 
 def name_faults(fields: Mapping[str, Any], key: str) -> Faults:
-    """The fault of a field that must be a text that is not empty."""
+    """The fault of a field that must be a string that is not empty."""
     value = fields.get(key)
     if not is_name(value):
         yield f"{key} is {value!r}"
@@ -568,12 +570,12 @@ def type_faults(fields: Mapping[str, Any], key: str, *types: type) -> Faults:
 
 
 def is_name(value: Any) -> bool:
-    """Whether this is a text that is not empty."""
+    """Whether this is a string that is not empty."""
     return isinstance(value, str) and bool(value)
 
 
 def matches(pattern: re.Pattern[str], value: Any) -> bool:
-    """Whether this is a text that matches the pattern."""
+    """Whether this is a string that matches the pattern."""
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 

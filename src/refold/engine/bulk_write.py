@@ -1,9 +1,9 @@
 """Many messages, notes and bills for one log, written in one transaction.
 
-Drafts are made as if those before them were in the log. `write` writes all of them or none: if
-another writer was faster it raises `Overtaken`, and the caller builds the batch again from the new
-log. Meant for imports, which recognize stored messages by their keys. Neighbours: `recorder` parses
-and drafts, `log.open_log` appends, `edges.importers` fills batches.
+Each draft is made as if the earlier ones were already in the log. `write` writes all of them or
+none: if another writer was faster, it raises `Overtaken`, and the caller builds the batch again
+from the new log. Meant for imports, which recognize stored messages by their keys. Neighbours:
+`recorder` parses and drafts, `log.open_log` appends, `edges.importers` fills batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from refold.stores.protocol import Overtaken
 from refold.tokens.models import beyond
 
 REVERTS_MAX = 100_000  # in one append
-HELD_BYTES_MAX = 16 << 20  # written bytes after which the page's messages are dropped from memory
+HELD_BYTES_MAX = 16 << 20  # after writing this much, the page's messages are dropped from memory
 
 
 class Batch:
@@ -89,7 +89,8 @@ class Batch:
 
     def usage(self, usage: Usage, at_ms: int | None, before: Usage | None = None) -> Usage:
         """Adds the usage of a response to a page that refold did not render, so no size is learned
-        from it; only the difference if part of it was billed `before`. Returns it with its cost."""
+        from it; only the difference if part of it was billed `before`. Returns the usage with its
+        cost."""
         if before is None and self.is_billed(usage):
             return usage
         priced = self._model.received(usage, upto=0, replied=False)

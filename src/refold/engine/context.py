@@ -158,14 +158,17 @@ class Context:
         self, message: Any, *, by: str | None = None, at: Moment | None = None, key: str = ""
     ) -> list[Event]:
         """Appends a message in any provider's shape, an SDK object or a `Message`; or a list of
-        them, all parsed before the first is written. Never waits, compacts or refuses for size: a
-        tool result larger than half the window (or than `offload_tokens`, if that is set or the
-        model binds its thinking to what it read) is stored as an artifact and shown as a stub.
-        `at` is when it happened, if not now. A message with a known `key` is not appended again.
-        For a history that you pass again and again, grown or changed, use `mirror`."""
+        them, all parsed before the first is written. Never waits, compacts, or refuses a message
+        for its size: a tool result larger than half the window (or than `offload_tokens`, if that
+        is set or the model binds its thinking to what it read) is stored as an artifact and shown
+        as a stub. `at` is when it happened, if not now. A message with a known `key` is not
+        appended again. For a history that you pass again and again, grown or changed, use
+        `mirror`."""
         if isinstance(message, list | tuple):
             if at is not None or key:
-                raise Invalid("a list of messages takes no key and no time", hint="append each")
+                raise Invalid(
+                    "a list of messages takes no key and no time", hint="append them one by one"
+                )
             return self._recorder.extend(message, by)
         return self._recorder.append(message, by, stamp(at, key))
 
@@ -243,9 +246,9 @@ class Context:
         """Follows a history that another program owns: pass its whole list, as often as you like.
         New messages are appended, a change in the last two messages or the last answer amends them,
         and any other difference forks: this context continues in the fork, or in the branch that
-        has the list. Nothing is written twice. `inner` maps a place in the list to the messages
-        that its owner has not seen. `upto` is the head shown by the request that the new reply
-        answers (by default the newest): its thinking is dropped if the page changed since."""
+        has the list. Nothing is written twice. `inner` maps a place in the list to messages that
+        its owner has not seen. `upto` is the head shown by the request that the new reply answers
+        (by default the newest): its thinking is dropped if the page changed since."""
         self._mirror.take_front(system, tools)
         upto = self._requests.head if upto is None else upto
         return self._mirror.take(messages, inner or {}, upto)
@@ -281,13 +284,13 @@ class Context:
     def page(
         self, dialect: str | None = None, *, settle: bool = True, at: int | str | None = None
     ) -> list[PageMessage]:
-        """The messages on the page, now or `at` a place, for a loop of your own; writes nothing.
+        """The messages on the page, now or `at` a place, for your own loop; writes nothing.
         `settle=False` leaves open calls open and inserts nothing."""
         return self._pages.page(dialect, settle=settle, at=at)
 
     @property
     def view(self) -> View:
-        """The page as a value: slots, sums, pins, usage, and everything that `update` set."""
+        """The page as a value: slots, sums, pins, usage, and everything set by `update`."""
         with self._open.reading():
             return self._open.view()
 
@@ -306,7 +309,8 @@ class Context:
         return inherited(self._open)
 
     def count(self, message: Any) -> int:
-        """Token count of a message, or of a text or blocks alone, as the provider would count."""
+        """Token count of a message, or of a string or blocks alone, as the provider would count
+        it."""
         if isinstance(message, str | list):
             return self._recorder.count_content(message)
         return self._recorder.count(message)
@@ -388,7 +392,7 @@ class Context:
         """Switches off the newest active compaction or restore; undoing again goes one step further
         back. With `batch`, switches off that compaction, however old; messages that later ones
         cover stay off the page, and `covered_by` lists these. Returns what was undone; falsy if
-        there was nothing. If the page would not fit, the oldest messages leave, as the batch
+        there was nothing. If the page would not fit, the oldest messages are hidden, as the batch
         `made_room`. With `files`, an undone restore also restores the files inside `root`."""
         undone = log_reader.undo(self._open, self._model, self._compactor, batch, expect)
         return self.files._with_undo(undone, root) if files else undone
@@ -422,9 +426,10 @@ class Context:
         expect: int | None = None,
     ) -> Restored:
         """Takes the page back to a seq, a checkpoint or a time (a datetime, ISO text, seconds or
-        milliseconds since 1970). The log keeps everything, and `undo` reverses it. Returns what is
-        switched off, and the files that tool calls changed since: they stay as they are on disk,
-        unless `files` is True or names those inside `root`. A dry run changes nothing."""
+        milliseconds since 1970). The log keeps everything, and `undo` reverses it. Returns the
+        requests and model calls that it switches off, and the files that tool calls changed since;
+        these stay as they are on disk, unless `files` is True or names those inside `root`. A dry
+        run changes nothing."""
         restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run, expect=expect)
         if not files:
             return restored
@@ -436,7 +441,7 @@ class Context:
     ) -> None:
         """Takes everything but the system prompt, the tools and the pins off the page, as one
         batch. `checkpoint` names the position before, for `restore`; `backup` is a new file for an
-        export: the page stays if that cannot be written."""
+        export: if it cannot be written, the page stays."""
         with self._open.deciding(expect):
             if backup is not None:
                 self.log.export(backup, force=False)
@@ -526,8 +531,8 @@ class Context:
 
     @checked
     def handover(self, *ids: str, tokens: int = 2_000, show: bool = False) -> str:
-        """What these conversations of the store, by default all others, settled and left open, each
-        point with its source. Made by code; `show` also puts it on this page, as data."""
+        """What these conversations of the store (by default all others) settled and left open, each
+        point with its source. It is made by code; `show` also puts it on this page, as data."""
         from refold.engine.handover import handed_to
 
         return handed_to(self._open, self._intake, ids, tokens=tokens, show=show)
@@ -550,7 +555,7 @@ class Context:
     ) -> Context:
         """A conversation for a sub-agent, in the same store. It gets the task, a summary (by
         default the ledger, which quotes your requests) and the named artifacts, and sees no other
-        message. Its memories go to `memory` (`agent.NAME`), or to the whole project."""
+        message. Its memories go to the scope `memory` (`agent.NAME`), or to the whole project."""
         return forks.spawn(
             self, id, task, summary=summary, artifacts=artifacts, model=model, memory=memory
         )

@@ -2,10 +2,10 @@
 
 Entries that answer the latest request are shown after it in one message by `memory`, never inside a
 tool loop, within `memory_tokens`: data between marks, neither request nor fact, and the first to
-leave the page. The user's standing rules are shown whatever it asks, once, the newest first. With
-`memory_extract`, facts go into the memory, or into the inbox (`ask`), at a compaction and at close,
-each message once; a failure is reported and costs nothing else. The tools remember, recall and
-forget are off unless named; entries of a model have the trust `model`, and pending entries are
+leave the page. The user's standing rules are shown whatever the request is, once, the newest first.
+With `memory_extract`, facts go into the memory, or into the inbox (`ask`), at a compaction and at
+close, each message once; a failure is reported, and stops nothing else. The tools remember, recall
+and forget are off unless named; entries of a model have the trust `model`, and pending entries are
 never shown to it. Neighbours: `memory.semantic`, `memory.standing_rules`, `memory.extraction`,
 `toolbox`.
 """
@@ -54,7 +54,7 @@ SHARE, TOKENS_MAX = 0.03, 2_000
 CANDIDATES, SCORE_MIN = 40, 0.25
 QUERY_CHARS, WORDS_LEAST, SHARED_MIN, ALIKE_SHARE = 1_200, 20, 3, 0.6
 ENTRIES_MAX = 20_000  # beyond this, no more facts are taken from conversations
-RULES_SHARE, RULE_CHARS_MAX = 0.6, 400  # of the room; what is not shown of a rule, recall has
+RULES_SHARE, RULE_CHARS_MAX = 0.6, 400  # of the room; recall has the rest of a long rule
 FILES_SHOWN = 13
 HEAD = (
     "[memory: what earlier conversations of this project settled, the newest first, each with its "
@@ -112,10 +112,10 @@ class ShownMemories:
 
     def _memory_message(self, query: str, room: int) -> tuple[str, list[str]]:
         """The message with the entries that answer, the standing rules and the files in work, as
-        far as they fit, and the ids; what the page shows already is left out."""
+        far as they fit, and the ids; anything already on the page is left out."""
         slots, memory = self._log.state.slots, self._memory()
         ids = {id for slot in slots for id in slot.message.metadata.get(MEMORIES, ())}
-        # A hand-over shows sources, not entries: what it has of them is not shown again.
+        # A hand-over shows sources, not entries: an entry from one of them is not shown again.
         is_first = not any(id.startswith(ID_PREFIX) for id in ids)
         shown = {f"{self._log.id}#{slot.seq}" for slot in slots if not slot.standin} | ids
         found = memory.retrieve(query, CANDIDATES, accepted=True)
@@ -138,7 +138,7 @@ class ShownMemories:
         for entry in found:
             own = words[entry.id]
             shared = len(own & asked)
-            # A long entry shares some words with everything, a long request with some entry.
+            # A long entry shares some words with every request, a long request with some entry.
             is_relevant = entry.score * sqrt(WORDS_LEAST / max(WORDS_LEAST, len(own))) >= SCORE_MIN
             is_relevant |= shared >= SHARED_MIN and 2 * shared >= len(own)
             if not is_relevant or project_files.TAG in entry.tags:
@@ -159,7 +159,7 @@ class ShownMemories:
                 text = whole_words(one_line(" … ".join(clauses)), RULE_CHARS_MAX)
                 is_new = _place(entries[id]) not in shown
                 if is_new and not add({id: _row(text, entries[id])}, min(room, most)):
-                    break  # an older rule alone could be one that this replaces
+                    break  # an older rule could be one that this replaces
         by_date = sorted(rows, key=lambda id: _said(entries[id]), reverse=True)
         rows = {id: rows[id] for id in by_date}
         if is_first:
@@ -168,14 +168,14 @@ class ShownMemories:
 
 
 def _in_force(entry: MemoryEntry, rules: Sequence[str]) -> str:
-    """The words of an entry to show: of a user's message with rules that later ones replaced, only
-    the rules in force."""
+    """The words of an entry to show: if later rules replaced some in a user's message, only the
+    rules in force."""
     clauses = clauses_of(entry.content) if entry.trust == "user" else []
     return entry.content if len(clauses) == len(rules) else " … ".join(rules)
 
 
 def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two sentences may be about the same, by their words."""
+    """Whether two sentences may be about the same thing, by their words."""
     return len(one & other) >= ALIKE_SHARE * min(len(one), len(other))
 
 
@@ -243,14 +243,14 @@ class Extraction:
         self._read = self._upto = 0
 
     def close(self) -> None:
-        """Extracts facts of the messages since the last time, also of an earlier process."""
+        """Extracts facts from the messages since the last time, even by an earlier process."""
         is_on = self._log.config.memory_extract != "off" and not self._log.is_read_only
         if is_on and self._log.state.slots:
             self.extract()
 
     def extract(self) -> None:
-        """Extracts facts of the messages since the last time, each once; the writer reads only
-        those that left the page. What an import said waits."""
+        """Extracts facts from the messages since the last time, each once; the writer reads only
+        those that left the page. Facts from an import wait."""
         try:
             unread, hidden = self._unread()
             taken = taken_from((slot.seq, slot.message) for slot in unread)
@@ -486,7 +486,7 @@ def _scope(memory: SemanticMemory, given: RememberArguments) -> str | None:
 
 
 def _beside(entry: MemoryEntry) -> str:
-    """Names other current entries: a replaced entry may have been history already."""
+    """Names other current entries, because a replaced entry may already have been history."""
     if not entry.rivals:
         return ""
     return f" {', '.join(entry.rivals)}: still true beside it, name that in replaces if it is not"

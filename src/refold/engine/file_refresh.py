@@ -1,9 +1,10 @@
 """Rereads files that the work still needs after a compaction took them off the page.
 
 Paths come from tool calls and the ledger, so they are data: only regular files whose real path is
-inside the root are named or read, and every read is bounded. The text goes in front of the summary
-that took it off the page: fenced, marked as background, and part of a stand-in, which is never a
-request. It is an edit, so `undo` reverses it. Neighbour: `ledger.actions` reads the tool calls.
+inside the root are named or read, and every read is bounded. The text is put in front of the
+summary that took it off the page: fenced, marked as background, and part of a stand-in, which is
+never a request. That is an edit, so `undo` reverses it. Neighbour: `ledger.actions` reads the tool
+calls.
 """
 
 from __future__ import annotations
@@ -49,14 +50,16 @@ class Limits(Struct, frozen=True, kw_only=True):
 def needed_files(
     view: View, root: str | Path, limits: Limits, config: Config | None = None
 ) -> list[Path]:
-    """Files inside the root that the work still needs and whose text is not on the page: those
-    that the latest request names, then changed ones, then read ones, the newest first."""
+    """Files inside the root that the work still needs and whose text is not on the page: those in
+    the latest request, then changed ones, then read ones, the newest first."""
     home = Path(root).resolve()
     found: list[Path] = []
     room = limits.chars_max
     for name in _ranked_names(view, config or Config())[:NAMED_MAX]:
         path = inside(home, name)
-        if path is None or path in found or not _is_permitted(path, limits):
+        if path is None or path in found:
+            continue
+        if limits.permitted is not None and not limits.permitted(path):
             continue
         # Bytes are never fewer than characters, so a file that fits by its size fits.
         size = path.stat().st_size
@@ -64,10 +67,6 @@ def needed_files(
             found.append(path)
             room -= size
     return found
-
-
-def _is_permitted(path: Path, limits: Limits) -> bool:
-    return limits.permitted is None or limits.permitted(path)
 
 
 def inside(home: Path, name: str) -> Path | None:
@@ -174,7 +173,7 @@ def _rewritable_standin(view: View) -> Slot | None:
 def _write(log: OpenLog, standin: Slot, files: str) -> bool:
     """Rewrites the stand-in with the files in front of it; False if it already has them."""
     [block] = standin.message.blocks
-    assert isinstance(block, Text)  # a stand-in is one text
+    assert isinstance(block, Text)  # a stand-in is one block of text
     shown = standin.summary or Summarize(batch="", span=standin.span, text=block.text)
     files = untagged(files)
     if shown.files.endswith(f"\n{files}"):

@@ -1,9 +1,9 @@
 """Conversations that begin from another one: forks, and sub-agents that get a summary of it.
 
-A fork shares the log up to a position. A sub-agent starts with one message that names its origin,
-what is known so far (the ledger, unless the caller gives a summary) and the artifacts it may
-unfold; it sees no other message. Summaries are redacted; artifacts and task are passed on as they
-are. Its memories may go to a scope of its own, named in the metadata.
+A fork shares the log up to a position. A sub-agent starts with one message, and sees no other: its
+origin, what is known so far (the ledger, unless the caller passes a summary) and the artifacts that
+it may unfold. Summaries are redacted; artifacts and task are passed on as they are. Its memories
+may go to a scope of its own, named in the metadata.
 """
 
 from __future__ import annotations

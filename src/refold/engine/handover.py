@@ -1,11 +1,11 @@
-"""A hand-over: what conversations of a project settled and left open, to go on from.
+"""A hand-over: what conversations of a project settled and left open, for the next one to continue.
 
-Made by code from the logs, also of sessions that were only imported: the user's standing rules with
-the messages that set them, what was asked and decided, what is open, the files in work, and the
-commands that succeeded last, each with its handle, `CONVERSATION#SEQ`. Words of tools are never
-quoted, except names of files and the commands that the agent ran. Sections share the room, and what
-one leaves is the next one's. Neighbours: `conversation_memory.standing_rules`, `project_files`,
-`ledger`.
+It is made by code from the logs, including those of imported sessions: the user's standing rules
+with the messages that set them, what was asked and decided, what is open, the files in work, and
+the commands that succeeded last, each with its handle, `CONVERSATION#SEQ`. The output of tools is
+never quoted, except for names of files; the commands are the agent's own. Sections share the room,
+and the next one gets the room that a section leaves. Neighbours:
+`conversation_memory.standing_rules`, `project_files`, `ledger`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Handover(Struct, frozen=True, kw_only=True):
 
 
 class _Read(Struct, frozen=True, kw_only=True):
-    """What one conversation contributes to a hand-over."""
+    """The contribution of one conversation to a hand-over."""
 
     about: Conversation
     rules: tuple[MemoryEntry, ...]
@@ -148,8 +148,8 @@ def handed_over(
 
 
 def handed_to(log: OpenLog, intake: Intake, ids: Sequence[str], *, tokens: int, show: bool) -> str:
-    """The text of a hand-over for an open conversation. With `show`, it is put on its page as data
-    between marks, and no words of the user's to learn from."""
+    """The text of a hand-over for an open conversation. With `show`, it is put on the page as data
+    between marks, and no facts are extracted from it."""
     abouts = [one for one in named(log.store, ids) if ids or one.id != log.id]
     made = handed_over(log.store, abouts, log.config, tokens=tokens)
     opening = opening_of(made) if show else None
@@ -241,7 +241,7 @@ def _sections(read: Sequence[_Read]) -> Iterator[tuple[str, Iterable[HandoverIte
 
 
 def _rules(read: Sequence[_Read]) -> Iterator[HandoverItem]:
-    """The messages with rules in force, whole; of one that does not fit, the rules alone."""
+    """The messages with rules in force, whole; if one does not fit, its rules alone."""
     rules = [*rules_of(entry for each in read for entry in each.rules)]
     for entry in dict.fromkeys(one.entry.id for one in rules):
         own = [one for one in rules if one.entry.id == entry]

@@ -1,8 +1,8 @@
 """Reads and undoes the past of an open conversation: `context.log`, undo and redo, search.
 
 An undo that makes the page too large removes its oldest messages, as a batch that the result names;
-a redo restores the very page on which the undo was requested. Both start over if other writers
-compacted or went back meanwhile. The search index is opened at first use. Neighbours:
+a redo restores exactly the page on which the undo was requested. Both start over if other writers
+compacted or went back in the meantime. The search index is opened at first use. Neighbours:
 `log.restore_points`, `log.message_history`, `log.undo`, `compaction.compactor`, `search.searcher`.
 """
 
@@ -130,9 +130,9 @@ class LogReader:
 
     @checked
     def states(self, *, after: int = 0) -> States:
-        """What became of every message: whole, shortened, quoted, hidden, rewound or erased, as
-        changes over time, with the stand-ins and sizes of the page; `after` leaves out what was
-        known at that head. The first call reads the log once, later ones what is new."""
+        """The state of every message: whole, shortened, quoted, hidden, rewound or erased, as
+        changes over time, with the stand-ins and sizes of the page; `after` leaves out changes
+        known at that head. The first call reads the log once, later calls only new events."""
         with self._log.reading() as state:
             if not 0 <= after <= state.head:
                 what = f"there is no place #{after} in the log"
@@ -183,10 +183,10 @@ class LogReader:
 
     @checked
     def export(self, path: str | Path, *, secrets: bool | None = None, force: bool = True) -> None:
-        """Writes the conversation to a file, by its ending: `.json` is complete and can be
-        imported again, `.md` is for reading, without secrets. `secrets=True` leaves them in;
-        `False` takes them out of `.json` as well, which is another log then. Without `force`, a
-        file that exists is a Conflict."""
+        """Writes the conversation to a file, by its ending: `.json` is complete and can be imported
+        again, `.md` is for reading, without secrets. `secrets=True` leaves them in; `False` removes
+        them from `.json` as well, which makes it another log. Without `force`, a file that exists
+        is a Conflict."""
         from refold.conversations.exporter import export_file
 
         with self._log.guard:
@@ -219,7 +219,7 @@ class LogReader:
             return rehearsed(self._log, act, what, settings)
 
     def _redaction(self, secrets: bool | None) -> ExportRedaction:
-        """Redaction options, with the configured value if the caller gives none."""
+        """Redaction options, with the configured value as the default."""
         from refold.redaction import is_redacted, takes_emails
 
         redact = self._log.config.redact
@@ -290,7 +290,7 @@ def restore(
 
 
 def redo(log: OpenLog, model: ActiveModel, expect: int | None) -> Undone:
-    """Reinstates what was undone last."""
+    """Reinstates the last undone step."""
     with log.deciding(expect):
         return _switched(log, model, _to_redo)
 
@@ -376,7 +376,7 @@ class Filters(TypedDict, total=False):
     until: Moment | None
 
 
-SPARE_HITS = 3  # some hits may be of other folders
+SPARE_HITS = 3  # some hits may be in other folders
 
 
 class FoundConversation(Struct, frozen=True, kw_only=True):

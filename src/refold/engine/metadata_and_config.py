@@ -1,11 +1,11 @@
 """Metadata updates of a conversation, the check of its configuration, and its shared store.
 
 `changes` drafts only values that differ from the log and from pending updates. The system prompt
-and the tools are events of their own, because each is counted; one that the log already has is
-named by the seq of its event, so it is stored once, however often a caller switches. `check_config`
-checks the names of strategies, dialects and kinds of tools, which `config` cannot know, when a
-configuration is given and not when a page is full. The last context that holds a `SharedStore`
-closes it. Neighbours: `context`, `refold doctor`.
+and the tools are events of their own, because each is counted; if the log already has it, the draft
+names the seq of its event, so each is stored once, however often a caller switches. `check_config`
+checks the names of strategies, dialects and kinds of tools, which `config` cannot know, as soon as
+there is a configuration and not only when a page is full. The last context that holds a
+`SharedStore` closes it. Neighbours: `context`, `refold doctor`.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ def check_config(config: Config, embedder: Embedder | str | bool | None = None) 
 
 
 class SharedStore:
-    """Counts the holders of a store. A store opened by the caller is left for the caller to
-    close."""
+    """Counts the holders of a store. A store that the caller opened is the caller's to close."""
 
     def __init__(self, store: Store, *, is_ours: bool) -> None:
         self._store, self._is_ours = store, is_ours

@@ -2,7 +2,7 @@
 
 The list is compared with the log by fingerprints of its beginnings (`log.fingerprints`). New
 messages are appended. A change in the last two messages, or in the last answer, amends them: the
-old ones are reverted. Any other difference is another history, and the log continues in a fork, or
+old ones are reverted. Any other difference means another history: the log continues in a fork, or
 in the branch that has the list, so two owners that take turns do not rewrite each other's log. A
 page that refold rendered is recognized when it comes back. Nothing is written twice. Neighbours:
 `recorder` appends, `log.open_log` moves between branches.
@@ -65,8 +65,8 @@ class Mirror:
         self._parsed: dict[int, Parsed] = {}  # new messages, by place
 
     def take_front(self, system: Any, tools: list[Any] | None) -> None:
-        """Takes the owner's system prompt and tools. The provider judges whether two tools may have
-        one name."""
+        """Takes the owner's system prompt and tools. The provider decides whether two tools may
+        have the same name."""
         system, tools = plain_system(system), plain_tools(tools)
         if system is not None and is_same_text(self._log.metadata.system, system):
             system = None
@@ -198,7 +198,7 @@ class Mirror:
         return best
 
     def _other_branches(self, fronts: Sequence[bytes]) -> Iterator[str]:
-        """The branches followed before; then all others, if none of these has the whole list."""
+        """The branches followed before; then, if none of these has the whole list, all others."""
         known = [id for id in self._branches if id != self._log.id]
         yield from known
         whole = any(self._branches[id].longest(fronts)[0] == len(fronts) for id in known)

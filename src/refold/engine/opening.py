@@ -1,4 +1,5 @@
-"""`refold.open`: a conversation by its id, in the store of this project unless another is named."""
+"""`refold.open`: opens a conversation by its id, in this project's store unless the caller names
+another."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def open(
     name: `exact`, `estimate`, a vocabulary. `writer` is the model that writes summaries: any
     callable from `refold.types.Request` to `refold.types.Answer`, such as `refold.endpoint`.
     `native` calls the provider to have it write compactions (`refold.types.NativeRequest`, the
-    strategy `native`). `embedder` makes vectors of texts for `search`, or names one
+    strategy `native`). `embedder` turns text into vectors for `search`, or names one
     (`bert:FOLDER`); by default the extra `semantic` or `semantic-large` if installed; False means
     none. With `read_only=True` the conversation must exist (else NotFound), nothing in the store's
     folder changes, and every write raises Denied.

@@ -1,7 +1,7 @@
-"""The page, rendered: makes room first if a compaction is due, then renders in the dialect.
+"""Renders the page: makes room first if a compaction is due, then renders in the dialect.
 
-Rendered pages are kept per dialect, so a page that only grew costs only its growth. Neighbours:
-`dialects.page` renders, `compaction` makes room and knows the model.
+Rendered pages are kept per dialect, so a page that only grew costs no more than its growth.
+Neighbours: `dialects.page` renders, `compaction` makes room and knows the model.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ class Pages:
         return replace(rendered, request=call)
 
     def clear(self) -> None:
-        """Drops rendered pages, and the dialect of the last: they were for another model."""
+        """Drops rendered pages, and the dialect of the last request: they were for another
+        model."""
         self._pages.clear()
         self._requested = None
 

@@ -1,10 +1,10 @@
-"""The files of a project: which were changed or seen in earlier conversations, and which of them a
-request is about.
+"""The files of a project: those changed or seen in earlier conversations, and those that a request
+is about.
 
 An entry per conversation names the files that it changed and those that its tools named, the most
-frequent first. A path is written in many ways; it counts under its shortest. Paths come from tools,
-so only what can be read as nothing but a path is kept. Neighbours: `engine.conversation_memory`
-stores and shows entries, `ledger` knows what was changed.
+frequent first. A path may be written in many ways; it counts under the shortest. Paths come from
+tools, so only strings that can be nothing but a path are kept. Neighbours:
+`engine.conversation_memory` stores and shows entries, `ledger` knows which files were changed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _split(names: str) -> tuple[str, ...]:
 
 
 def names_of(changed: Iterable[str], messages: Iterable[Message]) -> FileNames:
-    """The files that the ledger says were changed, and those that calls and results name."""
+    """The changed files in the ledger, and the files in calls and results."""
     seen: Tally[str] = Tally()
     for message in messages:
         if message.role != "user":
@@ -74,8 +74,8 @@ def names_of(changed: Iterable[str], messages: Iterable[Message]) -> FileNames:
 
 
 def best(named: Sequence[FileNames], request: str, most: int) -> list[str]:
-    """The files that a request is about: by the words that it shares with a path, the rare ones
-    first, by changes, and by mentions."""
+    """The files that a request is about: by the words that it shares with a path, above all rare
+    ones, by changes, and by mentions."""
     short = _shortest({name for one in named for name in (*one.changed, *one.seen)})
     changed: Tally[str] = Tally()
     worth: dict[str, float] = {}

@@ -1,8 +1,8 @@
 """Statistics of a conversation: the size of the next request, its parts, and the billed totals.
 
 Two different things, never mixed: `current` is the size of the next request; `billed` only grows.
-`count_messages` counts messages without a conversation, as on the page of a new one; no report of
-a provider corrects this count. Neighbours: `dialects` parse, `tokens.counter` counts.
+`count_messages` counts messages without a conversation, as on the page of a new one; no provider's
+report corrects this count. Neighbours: `dialects` parse, `tokens.counter` counts.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NOTHING = Totals()
 
 class Stats(Struct, frozen=True, kw_only=True):
     """The parts of `breakdown` always sum to `current`; `artifacts` are messages with stubs of
-    stored results, `memory` are messages that show memories. `inherited` is the part of `billed`
+    stored results, `memory` counts messages that show memories. `inherited` is the part of `billed`
     that a fork got from its parent. `due` is the next request's action for the size of the page:
     `none`, `prune` (below the trigger), `compact`, or `make-room` (the oldest messages leave,
-    because an undone compaction does not come back); `due_reason` is why a full page is left alone.
-    Ages are in milliseconds, 0 without messages."""
+    because an undone compaction does not come back); `due_reason` explains why a full page is left
+    alone. Ages are in milliseconds, 0 without messages."""
 
     conversation: str
     title: str

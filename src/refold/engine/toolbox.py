@@ -1,5 +1,5 @@
 """Tools that give the model access to messages no longer on its page: search, unfold, grep, list
-artifacts; and, if the caller adds it, the memory tool.
+artifacts; and the memory tool, if the caller adds it.
 
 An answer is always text, never an exception: a model can act on "there is no line 900; there are
 lines 1 to 12". Answers stay below the size from which results are offloaded, so none becomes a
@@ -202,7 +202,7 @@ class Toolbox:
         return dialects.dialect(name).definitions(plain, lost=[])
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str:
-        """Runs one of `tools`. The answer is always text for the model, and small enough for its
+        """Runs one of `tools`. The answer is always text for the model, small enough for its
         page."""
         try:
             if name == MEMORY and self._memory is not None:
@@ -298,7 +298,7 @@ class Toolbox:
     # --- bounds ---
 
     def _room(self) -> int:
-        """Token limit of the data in an answer, without the words around it."""
+        """Token limit of the data in an answer, excluding the words around it."""
         frame = self._counter(_answer("x" * 80, "data", "x" * 80))
         most = min(self._intake.result_tokens_max, self._model.budget.window // 8)
         return max(TOKENS_MIN, min(TOKENS_MAX, most) - frame)

@@ -1,7 +1,7 @@
 """The actions of a page's tool calls: read, create, modify, delete, run, search, todo, or other.
 
 The kind of a call comes from the configuration, the tool's name, or, for a shell command, from the
-command itself; one call may be several actions. Results given as text are actions as well.
+command itself; one call may be several actions. Results that came as text are actions as well.
 `changed_files` and `made_stale` answer which files changed, and whether a shown text is outdated.
 Neighbours: `calls` pairs calls with results, `tools` has names, `arguments` shapes, `shell`
 commands.
@@ -165,7 +165,7 @@ def _outcome(kind: ActionKind, text: str, is_error: bool) -> tuple[bool | None, 
 
 
 def _text_action(result: TextResult) -> Action:
-    """The action behind a result given as text."""
+    """The action behind a result that came as text."""
     tool, subject, _ = result.header
     kind = kind_of_tool(tool, {}, has_path=True, has_command=True)
     ok, status = _outcome(kind, result.output, False)
@@ -190,7 +190,7 @@ def _text_action(result: TextResult) -> Action:
 
 
 def _file_actions(base: Action, paths: Sequence[str], path_argument: str) -> list[Action]:
-    """The actions of a call on the files that its arguments name."""
+    """The actions of a call on the files in its arguments."""
     if base.kind == "search" and paths:
         return [replace(base, path=paths[0])]
     if base.kind not in ON_FILES or not paths:

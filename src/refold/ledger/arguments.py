@@ -83,8 +83,7 @@ def argument(arguments: Mapping[str, Any], keys: frozenset[str]) -> Any:
 
 
 def paths_of(arguments: Mapping[str, Any], named: str = "") -> list[str]:
-    """The files that the arguments name; `named` is the path argument in the configuration, if
-    any."""
+    """The files in the arguments; `named` is the path argument in the configuration, if any."""
     if named:
         return _paths_in(arguments.get(named))
     for name, value in arguments.items():
@@ -239,21 +238,21 @@ class Spellings:
         self.cwd = cwd
         self.ignore_case = ignore_case
         self.seen: dict[str, str] = {}
-        self.came: dict[str, str] = {}  # the first path of each form
+        self.first_spellings: dict[str, str] = {}  # by form
 
     def form(self, path: str) -> str:
         form = normal(path, self.cwd, ignore_case=self.ignore_case)
         if self.ignore_case:
             form = self.seen.setdefault(form.casefold(), form)
-        self.came.setdefault(form, path)
+        self.first_spellings.setdefault(form, path)
         return form
 
     def redacted(self, form: str, redact: Callable[[str], str]) -> str:
-        """The form without secrets, which are looked for in the path as it came: a plain path has
-        lost the shape of an address."""
-        came = self.came.get(form, form)
-        clean = redact(came)
-        return form if clean == came else normal(clean, self.cwd, ignore_case=self.ignore_case)
+        """The form without secrets, which are looked for in the original spelling: a normal path no
+        longer looks like an address."""
+        original = self.first_spellings.get(form, form)
+        clean = redact(original)
+        return form if clean == original else normal(clean, self.cwd, ignore_case=self.ignore_case)
 
 
 def normal(path: str, cwd: str = "", *, ignore_case: bool = False) -> str:

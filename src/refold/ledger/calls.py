@@ -2,7 +2,7 @@
 
 A result may also come as text in a message, with a header such as `[read_file for 'a'] Result:`.
 The second half reads result texts: the outcome of the call, the payload without its envelope, signs
-of an incomplete output, line numbers, and file text between tags. Headers and tags are matched
+of incomplete output, line numbers, and file text between tags. Headers and tags are matched
 literally; a tag that is not closed, or contains another one, is ignored. Only a few hundred
 characters at both ends count for an outcome, so that a file's own text is not mistaken for one.
 Neighbours: `actions` interprets the calls, `strategies.dedup` compares results.
@@ -51,7 +51,7 @@ class Header(NamedTuple):
 
 
 class TextResult(Struct, frozen=True):
-    """A result given as text: its header, and the position of its content."""
+    """A result that came as text: its header, and the position of its content."""
 
     header: Header
     seq: int
@@ -62,8 +62,8 @@ class TextResult(Struct, frozen=True):
 
 
 def calls_in(messages: Iterable[tuple[int, Message]]) -> list[Call | TextResult]:
-    """Calls with their results, and results given as text, in order; each message comes with its
-    seq."""
+    """Calls with their results, and results that came as text, in order; each message comes with
+    its seq."""
     calls: list[Call | TextResult] = []
     unanswered: dict[str, Call] = {}
     for seq, message in messages:
@@ -86,7 +86,7 @@ def calls_in(messages: Iterable[tuple[int, Message]]) -> list[Call | TextResult]
 
 
 def header(text: str) -> Header | None:
-    """The header of a result given as text, with quotes of either kind."""
+    """The header of a result that came as text, with quotes of either kind."""
     if not text.startswith("["):
         return None
     line = text[:HEADER_MAX].partition("\n")[0]
@@ -201,7 +201,7 @@ def is_cut(text: str) -> bool:
 
 
 def shown_lines(text: str) -> tuple[int, int] | None:
-    """The first and last line number of a numbered text; None if it is not numbered."""
+    """The first and last line number of numbered text; None if it is not numbered."""
     match = _NUMBERED.match(text)
     if match is None:
         return None
@@ -231,8 +231,8 @@ class Excerpt(NamedTuple):
 
 
 def excerpts(text: str) -> list[Excerpt]:
-    """Every file text between tags, in order. Nested tags are skipped: it is unclear which of them
-    is the file."""
+    """The text of every file between tags, in order. Nested tags are skipped: it is unclear which
+    of them is the file."""
     if "file_content path=" not in text:
         return []
     tagged = [excerpt for tag in TAGS for excerpt in _tagged(text, tag)]

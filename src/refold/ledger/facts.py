@@ -1,9 +1,9 @@
-"""Facts as values: their kinds, their rank by need, and texts cut to size; and the kinds of
+"""Facts as values: their kinds, their rank by need, and how their text is cut; and the kinds of
 actions.
 
-Secrets are removed before a text is cut: half of one is not recognizable. Neighbours: `ledger`
-makes facts of messages and actions and writes them for a page; `tools` finds the kind of an action
-by a tool's name, `shell` by a command.
+Secrets are removed before text is cut: half of one is not recognizable. Neighbours: `ledger` makes
+facts of messages and actions and writes them for a page; `tools` finds the kind of an action by a
+tool's name, `shell` by a command.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def rank(fact: Fact) -> int:
 
 
 class Cutter(Struct, frozen=True):
-    """Cuts texts to size. `redact` removes secrets from a text before it is cut."""
+    """Cuts text to size. `redact` removes its secrets before it is cut."""
 
     redact: Callable[[str], str] = str
 

@@ -1,8 +1,8 @@
 """Failures: an error is identified by the attempt, and described by the most informative line of
 its result.
 
-It is open until the same attempt is repeated; then it is resolved, or open with its new text.
-Neighbours: `actions` has the attempts, `calls` their outcomes, `ledger` all facts.
+It stays open until the same attempt is repeated; then it is resolved, or stays open with its new
+text. Neighbours: `actions` has the attempts, `calls` their outcomes, `ledger` all facts.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def telling_line(output: str, cutter: Cutter = UNCLEANED) -> str:
 
 
 def _lines_at_ends(output: str, cutter: Cutter) -> list[str]:
-    """The informative lines at the beginning and the end of an output, without secrets: a line
-    alone may be half of one."""
+    """The informative lines at the beginning and the end of an output, without secrets: a single
+    line may have only half of one."""
     text = without_colors(payload(whole_words(output, OUTPUT_READ)))
     if len(text) <= 2 * END_READ:
         ends = cutter.redact(text)

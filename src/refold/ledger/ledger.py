@@ -362,7 +362,7 @@ def _line(fact: Fact, is_newest: bool, characters_max: int) -> str:
 
 def briefing_lines(facts: Sequence[Fact], characters_max: int) -> list[str]:
     """The state of the work, which no single fact shows: the changes since the last commit, the
-    last check and its result, the next open to-do. Empty if there is nothing of it."""
+    last check and its result, the next open to-do. Empty if none of these is known."""
     commands = sorted(of_kind(facts, "command"), key=lambda fact: fact.seq)
     went = [fact for fact in commands if fact.state in ("ok", "exit 0", "")]
     commit = next((fact for fact in reversed(went) if _COMMIT.search(fact.text)), None)

@@ -118,7 +118,7 @@ def own_text(message: Message) -> str:
 
 
 def without_sections(text: str) -> str:
-    """A text without the sections that are not its speaker's own words; an unclosed section
+    """The text without the sections that are not its speaker's own words; an unclosed section
     stays."""
     if "</" not in text:
         return text
@@ -173,7 +173,7 @@ def marked(text: str, *, by_user: bool) -> list[Marked]:
 
 
 def binds(sentence: str) -> bool:
-    """Whether a user's sentence is a rule, a decision, or gives a literal value."""
+    """Whether a user's sentence is a rule or a decision, or sets a literal value."""
     if _LITERAL.search(sentence):
         return True
     beginning = sentence[:SENTENCE_MAX]
@@ -181,7 +181,8 @@ def binds(sentence: str) -> bool:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, without code, quoted lines, and the marks of lists and headings."""
+    """The sentences of the text, without code, quoted lines, and the marks of lists and
+    headings."""
     found: list[str] = []
     is_code = False
     for line in whole_words(text, TEXT_MAX).split("\n"):

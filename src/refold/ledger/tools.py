@@ -1,7 +1,7 @@
 """The kind of a tool by its name: first the tools of the common agents, then the words of the name.
 
 Names are compared without case, separators and server prefixes, so that `mcp__files__read_file`,
-`ReadFile` and `read-file` are one. A configuration's `tool_kinds` comes first: name → kind, or
+`ReadFile` and `read-file` are the same. A configuration's `tool_kinds` comes first: name → kind, or
 `kind:argument` for the path. To support a new tool, add its name to `_NAMES`. Neighbour: `actions`.
 """
 

@@ -1,8 +1,8 @@
-"""A draft is a future event: encoded once, and decoded again before any store sees it.
+"""A draft is a future event: it is encoded once, and decoded again before any store sees it.
 
-A body that could not be read back is refused when the draft is made, with the name of the field. So
-is a value that JSON would change silently: NaN, a key that is not text, a set, bytes, a time. Only
-a tuple may become a list. Text with lone surrogates, which JSON cannot carry, is allowed in
+A body that cannot be read back is refused when the draft is made, with the name of the field, and
+so is a value that JSON would change silently: NaN, a key that is not text, a set, bytes, a time.
+Only a tuple may become a list. Text with lone surrogates, which JSON cannot carry, is allowed in
 messages: it is stored as bytes in opaque blocks, and shown with U+FFFD. Neighbours: `core.codec`
 encodes and decodes, `log` seals drafts as events, `unfold` returns the exact text.
 """
@@ -39,16 +39,16 @@ _TOKENS_MAX = 1 << 53
 _Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-_TOKENS_MAX, lt=_TOKENS_MAX)], str]
 FORM_LEVELS = 2  # nesting that a dialect may add around an original message
 KEY_CHARS = 60
-HINT = "pass texts, finite numbers, truth values, None, and lists and dicts of those"
+HINT = "pass strings, finite numbers, booleans, None, and lists and dicts of those"
 _NESTED = (dict, list)
 _FREE_BLOCKS = (ToolCall, ToolResult, Opaque)
 _READ_ERRORS = (msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A future event. `encoded` are the bytes of the given body, and `body` is decoded from them.
-    `at_ms` is the time of the fact, if not the time of the append. Raises Invalid if it could not
-    be read again."""
+    """A future event. `encoded` are the bytes of the body, and `body` is decoded from them. `at_ms`
+    is the time of the fact, if not the time of the append. Raises Invalid if the body cannot be
+    read back."""
 
     body: Body
     by: str
@@ -92,8 +92,8 @@ def _check_envelope(draft: Draft) -> None:
         draft.counter.encode()
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         why = str(error).replace("$[0]", "by").replace("$[1]", "tokens").replace("$[2]", "counter")
-        hint = "by and counter are texts, tokens a whole number"
-        raise Invalid(f"the event cannot be kept: {why}", hint=hint) from error
+        hint = "by and counter are strings, tokens is a whole number"
+        raise Invalid(f"the event cannot be stored: {why}", hint=hint) from error
 
 
 class Run:
@@ -143,7 +143,7 @@ def message_checked(message: Message) -> Message:
 def _wrong_field(kind: str, error: Exception) -> Invalid:
     what, _, path = str(error).partition(" - at `$")
     field = f"{kind}{path.rstrip('`')}"
-    return Invalid(f"{field}: {what}", hint=f"give {field} a value of that type")
+    return Invalid(f"{field}: {what}", hint=f"set {field} to a value of that type")
 
 
 def check_depth(value: Any, levels: int = codec.BODY_DEPTH_MAX) -> None:
@@ -198,11 +198,13 @@ def encode_shielded(body: Body) -> bytes:
         return encode(shielded(body))
     except (UnicodeEncodeError, AttributeError, TypeError, RecursionError) as error:
         # A field has a wrong type, in addition to text that JSON cannot carry.
-        raise Invalid(f"the message is not JSON: {error}", hint="pass blocks and texts") from error
+        raise Invalid(
+            f"the message is not JSON: {error}", hint="pass blocks and strings"
+        ) from error
 
 
 def shielded(message: Message) -> Message:
-    """The message with every text that has lone surrogates moved into opaque bytes."""
+    """The message, with all text that has lone surrogates moved into opaque bytes."""
     blocks = tuple(_shield(block) for block in message.blocks)
     return msgspec.structs.replace(
         message, blocks=blocks, form=None, metadata=_replaced(message.metadata)
@@ -254,7 +256,7 @@ def check_unchanged(given: Any, kept: Any, path: str) -> None:
             for name in given.__struct_fields__:
                 check_unchanged(getattr(given, name), getattr(kept, name), f"{path}.{name}")
         case _, Struct():
-            return  # it was given in plain form, and decoding has checked its type
+            return  # it arrived in plain form, and decoding has checked its type
         case dict(), dict():
             for key, value in given.items():
                 if not isinstance(key, str):

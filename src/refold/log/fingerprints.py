@@ -1,11 +1,12 @@
-"""Fronts: fingerprints by which an external list of messages is found again in a log.
+"""Fronts: fingerprints that find an external list of messages in a log again.
 
 The mark of a message is a digest over its role and blocks that ignores meaningless differences:
 cache marks, item ids, text as a string or as a list, lines that change with every call, blocks that
 only contain a reminder. A front is a mark chained to the front before it, so one front identifies
-all messages up to its own. It is the key of its last message, so it outlives the process, even if
-the log keeps that message in another form. Neighbours: `notes` prevents duplicate keys,
-`engine.mirror` compares fronts, `conversations.recognition` searches all logs of a store.
+all messages up to its own. The log keeps it as the key of the last of these messages, so it
+outlives the process, even if the message is stored in another form. Neighbours: `notes` prevents
+duplicate keys, `engine.mirror` compares fronts, `conversations.recognition` searches all logs of a
+store.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _result_part(result: ToolResult) -> Part:
 
 
 def without_reminders(text: str) -> str:
-    """A text without the reminders that a program added for the model."""
+    """The text without the reminders that a program added for the model."""
     return _REMINDERS.sub("", text) if "</system-reminder>" in text else text
 
 
@@ -132,7 +133,8 @@ def _meaningful(value: Any) -> Any:
 
 
 def _without_volatile(value: Any) -> Any:
-    """A text or system prompt without cache marks and lines that change with every call."""
+    """Text or a system prompt, without cache marks and without lines that change with every
+    call."""
     if isinstance(value, str):
         return _VOLATILE.sub("", value) if "cch=" in value else value
     if isinstance(value, list):
@@ -180,7 +182,7 @@ class Fronts:
         self.head = head
 
     def follow_stored(self, store: Store, id: str) -> None:
-        """The same for a log that is not open; empty if it no longer exists."""
+        """Like `follow`, for a log that is not open; empty if it no longer exists."""
         head = store.head(id)
         if head is None:
             self.forget()

@@ -1,8 +1,8 @@
 """One conversation's log, open for appending, with its fold at the head.
 
 Opening reads a bookmark, the events after it and the visible bodies, not the whole log. An append
-writes first, then folds; if another writer was faster, its events are folded first, and ours go on
-top of them under the same ids. Neighbours: a store below, `open_log` above, which holds the lock.
+writes first, then folds; if another writer was faster, its events are folded first, and ours follow
+them under the same ids. Neighbours: a store below, `open_log` above, which holds the lock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from refold.stores.protocol import Store
 from refold.system.disk import HAPPENED_MS_MAX
 
 TRIES_MAX = 20
-APPEND_EVENTS_MAX = 10_000  # that every store takes at once
+APPEND_EVENTS_MAX = 10_000  # in one write, accepted by every store
 PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
@@ -130,7 +130,7 @@ class Log:
             after = events[-1].seq
 
     def _check_chain(self, event: Event, before: bytes | None) -> None:
-        """Raises Corrupt if the event was not sealed on top of `before`, Denied if its body is
+        """Raises Corrupt if the event was not sealed to follow `before`, Denied if its body is
         encrypted: no plain text may follow it."""
         if event.by == ENCRYPTED:
             refuse_encrypted(self.store, self.conversation, event)
@@ -300,7 +300,7 @@ class Log:
             randomness = random[at * _RANDOM_BYTES : (at + 1) * _RANDOM_BYTES]
             happened_ms = at_ms if draft.at_ms is None else draft.at_ms
             if isinstance(draft.body, Erase) and seq > 1:
-                # Nobody worked on the conversation: it keeps its place among the others.
+                # This is not work on the conversation, so it keeps its place among the others.
                 happened_ms = self.state.updated_ms
             # A clock may be wrong: an id can only hold times in this range.
             happened_ms = min(max(0, happened_ms), HAPPENED_MS_MAX)
@@ -352,7 +352,7 @@ def check_expected(id: str, head: int, expect: int | None) -> None:
     """Raises Conflict if the log has moved on from the head at which something was decided."""
     if expect is not None and head != expect:
         what = f"{id}: the log is at #{head}, and this was decided at #{expect}"
-        hint = f"look at the page again, then decide with expect={head}; nothing was changed"
+        hint = f"read the page again, then decide with expect={head}; nothing was changed"
         raise Conflict(what, head=head, hint=hint)
 
 

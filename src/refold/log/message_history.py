@@ -2,8 +2,8 @@
 
 A trace has every edit with its strategy and reason, the revert or restore that switched it off, a
 pin that prevented it, the artifact of a large result, and the call that made its text stale.
-Neighbours: `core.active_events` knows what is switched off, `Context.log` and `refold show --why`
-ask.
+Neighbours: `core.active_events` finds events that are switched off, `Context.log` and `refold show
+--why` ask.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _unknown_parts(events: Iterable[Event], seq: int) -> Iterator[Trace]:
 
 
 def _stale(log: Log, seq: int, config: Config) -> list[Trace]:
-    """The call that made a text on the page stale. The text stays: there is no newer one."""
+    """The call that made text on the page stale. The text stays, because there is no newer one."""
     change = made_stale(log.state.view(), seq, config)
     if change is None:
         return []

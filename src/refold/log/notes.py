@@ -3,10 +3,10 @@
 A note keeps the state of a host program: an event beside the messages, never on the page. A key is
 the caller's own name for a message or note; the same key is not written twice, unless a restore
 switched the first one off. A synced store may require redaction before sealing (`redact=append` in
-its URL), because the chain covers the body. Then every draft passes `draft_redacted`: names (keys,
-call ids) cannot change, so a secret in one is refused, and changed thinking loses its signature.
-Redaction is idempotent, so a history that comes back is recognized.
-Neighbours: `redaction` finds secrets, `log` seals, `engine.recorder` asks for keys.
+its URL), because the chain covers the body. Then every draft goes through `draft_redacted`: names
+(keys, call ids) cannot change, so a secret in one is refused, and changed thinking loses its
+signature. Redaction is idempotent, so a history that comes back is recognized. Neighbours:
+`redaction` finds secrets, `log` seals, `engine.recorder` asks for keys.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def write_note(
 
 
 def notes_of(log: Log, kind: str, after: int = 0, *, also_off: bool = False) -> list[Noted]:
-    """The active notes after a seq, oldest first; of one kind, unless it is empty, and with
-    `also_off` those switched off too."""
+    """The active notes after a seq, oldest first; of one kind, or of all if `kind` is empty; with
+    `also_off`, those switched off too."""
     events = [event for event in log.read(after) if event.kind in _NOTE_KINDS]
     is_reached = not also_off and any(event.kind in REACHING for event in events)
     off = switches(log.read()).off if is_reached else ()
@@ -150,7 +150,7 @@ class Stamp(Struct, frozen=True):
     key: str = ""
 
     def of(self, key: str) -> Stamp:
-        """The stamp with a message's own key, unless the caller gave one."""
+        """The stamp with a message's own key, unless the caller passed one."""
         return self if self.key or not key else Stamp(self.at_ms, key_checked(key))
 
 
@@ -167,7 +167,7 @@ def stamp(at: Moment | None, key: str) -> Stamp:
 def key_checked(key: str) -> str:
     """The key itself; Invalid if it is too long or not printable."""
     if len(key) > KEY_CHARS_MAX or not key.isprintable():
-        hint = f"give at most {KEY_CHARS_MAX} printable characters, or a digest of the long one"
+        hint = f"use at most {KEY_CHARS_MAX} printable characters, or a digest of the long key"
         raise Invalid(f"key has {len(key):,} characters, or some that do not print", hint=hint)
     return key
 
@@ -175,7 +175,7 @@ def key_checked(key: str) -> str:
 def append_once(
     log: OpenLog, keys: Keys, stamp: Stamp, make: Callable[[], Sequence[Draft]]
 ) -> list[Event]:
-    """Appends the drafts of `make` at the stamp's time; does not even make them if the log has the
+    """Appends the drafts of `make` at the stamp's time; they are not even made if the log has the
     stamp's key."""
     if not stamp.key:
         return log.append(make(), at_ms=stamp.at_ms)
@@ -245,8 +245,10 @@ def bytes_redacted(data: bytes) -> bytes:
 def name_checked(name: str) -> str:
     """The name of something; Invalid if it contains a secret."""
     if len(name) >= KEY_CHARS and has_sure(name):
-        what = "a name, a key or an id holds what looks like a secret"
-        raise Invalid(what, hint="names are kept as they are: give another, or sync without redact")
+        what = "a name, a key or an id looks like a secret, or has one in it"
+        raise Invalid(
+            what, hint="names are stored as they are: choose another, or sync without redact"
+        )
     return name
 
 
@@ -259,8 +261,8 @@ def body_redacted(kind: str, plain: Plain) -> Plain:
 
 
 def _block_redacted(block: Plain) -> Plain:
-    """A redacted block. Its bytes (base64 or a signature) are redacted if they are text, or surely
-    a secret."""
+    """A redacted block. Its bytes (base64 or a signature) are redacted if they are text, or
+    certainly a secret."""
     clean = _redacted_except((*BLOCK_NAMES, *BYTES), block)
     if block["type"] == "tool_result" and "content" in block:
         clean["content"] = [_block_redacted(part) for part in block["content"]]

@@ -1,11 +1,11 @@
 """Notices of an open log, and their listeners.
 
 A notice waits in a queue until the lock is free (`open_log.Guard`), so a listener may call the
-context. Listeners are independent: one that raises is reported as `listener-failed` and stops
-nothing. A coroutine function runs to its end at once or, inside a running loop, as its task. A
-warning comes once, and again after a compaction or after the page has shrunk by five points. A sync
-in another thread or process leaves a record in its store: `SyncNews` reports changes of its state,
-never every sync.
+context. Listeners are independent: a listener that raises is reported as `listener-failed`, and the
+others are still called. A coroutine function runs to its end at once or, inside a running loop, as
+its task. A warning comes once, and again after a compaction or after the page has shrunk by five
+points. A sync in another thread or process leaves a record in its store: `SyncNews` reports changes
+of its state, never every sync.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Notices:
             raise Invalid(f"there is no notice {name!r}", hint=_similar_notices(str(name)))
         if not callable(listener):
             raise Invalid(
-                f"{shown(listener)} cannot be called", hint="give a function of one notice"
+                f"{shown(listener)} cannot be called", hint="pass a function of one notice"
             )
         entry = (name, listener)
         with self._lock:
@@ -102,8 +102,8 @@ class Notices:
         return off
 
     def add(self, notice: Notice) -> None:
-        """Queues a notice, with its texts redacted: an error or the name of a tool may hold a
-        secret."""
+        """Queues a notice after redaction: an error or the name of a tool may have a secret in
+        it."""
         details = {
             name: self._redact(value) if isinstance(value, str) else value
             for name, value in notice.details.items()
@@ -111,7 +111,7 @@ class Notices:
         self.waiting.append(replace(notice, reason=self._redact(notice.reason), details=details))
 
     def add_once(self, key: str, notice: Notice) -> None:
-        """The same, but only once per key until `rearm`."""
+        """Like `add`, but only once per key until `rearm`."""
         if key not in self.added_once:
             self.added_once.add(key)
             self.add(notice)
@@ -166,7 +166,8 @@ class Notices:
         except RuntimeError:
             asyncio.run(work)
             return
-        # A loop holds its tasks weakly: without a reference here, one that waits may vanish.
+        # A loop holds only weak references to its tasks: without one here, a waiting task may
+        # vanish.
         task = loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -178,7 +179,7 @@ class Notices:
             self._report(notice, error)
 
     def _report(self, notice: Notice, error: Exception) -> None:
-        """Reports that a listener failed, unless it failed at such a report."""
+        """Reports that a listener failed, unless it failed while handling such a report."""
         if notice.name == "listener-failed":
             return
         reason = failure(error)
@@ -235,6 +236,6 @@ def _sync_reason(synced: Synced) -> str:
         case "synced":
             return f"{id} is the same here and in the far store"
         case "forked":
-            return f"{id} grew elsewhere too: the events written here are in {synced.fork!r}"
+            return f"{id} also grew elsewhere: the events written here are in {synced.fork!r}"
         case "blocked" | "held":
             return f"{id} is not sent: {reason}"

@@ -1,11 +1,11 @@
 """An open log: its lock, its notices, and the only way to write to it.
 
-Every part of a `Context` receives this and values, never the `Context`. `reading` gives the current
-fold, with the events of other writers; `write` appends bodies computed from it. Metadata set by
-`update` waits in `pending` for the next write, so that opening a conversation writes nothing.
-`settled` is called after every change, with the lock held; listeners after it is released. When a
-history forks, the log continues in another conversation (`move`). Neighbours: `log` (the store and
-the fold, without a lock), `notices`.
+Every part of a `Context` receives this and plain values, never the `Context`. `reading` gives the
+current fold, with the events of other writers; `write` appends bodies computed from it. Metadata
+set by `update` waits in `pending` for the next write, so that opening a conversation writes
+nothing. `settled` is called after every change, with the lock held; listeners are called after it
+is released. When a history forks, the log continues in another conversation (`move`). Neighbours:
+`log` (the store and the fold, without a lock), `notices`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class OpenLog:
 
     @property
     def sums(self) -> Fold:
-        """The same, for sizes, names and the head only: its messages may lack their blocks."""
+        """Like `state`, but only for sizes, names and the head: its messages may lack their
+        blocks."""
         return self.log.state
 
     @property
@@ -155,8 +156,9 @@ class OpenLog:
 
     @contextmanager
     def deciding(self, expect: int | None) -> Iterator[Fold]:
-        """The same for an act that was decided at the head `expect` (None: at any). Raises Conflict
-        if the log has moved on, even if that happens just before the act's first append."""
+        """Like `reading`, for an act that was decided at the head `expect` (None: at any head).
+        Raises Conflict if the log has moved on, even if that happens just before the act's first
+        append."""
         with self.reading() as state:
             if expect is None:
                 yield state
@@ -190,10 +192,10 @@ class OpenLog:
         self.config = config_for(self.configured, names)
 
     def _report_miscount(self, reason: str) -> None:
-        """Reports a failed counter, once for all models and texts."""
+        """Reports a failed counter, only once."""
         if not self._miscount_reported:
             self._miscount_reported = True
-            self.notify("counter-failed", f"{reason}; the estimate counts in its place")
+            self.notify("counter-failed", f"{reason}; tokens are estimated instead")
 
     def check_open(self) -> None:
         if self.closed:
@@ -255,7 +257,8 @@ class OpenLog:
             return self.append(drafts) if drafts else []
 
     def write_pending(self) -> None:
-        """Writes pending drafts, unless the log is still empty: they alone do not begin one."""
+        """Writes pending drafts, unless the log is still empty: they do not begin a log on their
+        own."""
         if self.pending and self.sums.head and not self.is_read_only:
             self.append([])
 
@@ -278,7 +281,7 @@ class OpenLog:
         before = self.id
         self._switch_conversation()
         if self.id != before:
-            reason = f"{before!r} grew elsewhere too: the log written here continues as {self.id!r}"
+            reason = f"{before!r} also grew elsewhere: this log continues as {self.id!r}"
             self.notify("sync-forked", reason, conversation=before, fork=self.id)
 
     def _switch_conversation(self) -> None:

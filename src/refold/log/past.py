@@ -1,11 +1,11 @@
-"""The fold at any place of a log, from a bookmark near it instead of the first event.
+"""The fold at any place in a log, computed from a bookmark near it instead of the first event.
 
-A bookmark is kept along the log once it has grown by enough events, and by a multiple of the
-bookmark's own size; the newest folds stay in memory. Events that reach back (`switched_on`) begin
-at the newest place that no later event switches anything before (`ControlLog.cut`): from there,
-only events that are on are folded again, with their own switches and eras, and the sums of all
-events go on. Without such a place, the fold begins at the first event. Neighbours: `core.bookmark`
-has the bytes, `core.active_events` what is off; `log` calls.
+A bookmark is kept whenever the log has grown by enough events, and by a multiple of the bookmark's
+own size; the newest folds stay in memory. Events that reach back (`switched_on`) begin at the
+newest place before which no later event switches anything (`ControlLog.cut`): from there, only
+active events are folded again, with their own switches and eras, while the sums of all events
+continue. Without such a place, the fold begins at the first event. Neighbours: `core.bookmark` has
+the bytes, `core.active_events` finds events that are off; `log` calls.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ ALONG_EVENTS = 256
 ALONG_SHARE = 16  # a bookmark is at most this part of the events since the one before
 SLOT_BYTES = 4  # at least, in a bookmark
 FACTS = 20_000  # of summaries, in memory
-RECENT, UNSTORED = 8, 256  # folds, and bookmarks that the store did not keep, in memory
-NEAR = 16  # folds before the newest changes, in memory
+RECENT, UNSTORED = 8, 256  # kept in memory: folds, and bookmarks that the store did not keep
+NEAR = 16  # kept in memory: folds before the newest changes
 SWITCHES_MAX = 16  # on the way to a place; with more, one fold from the first event is shorter
-# Sums of all events, on or off.
+# Sums over all events, active or not.
 _SUMS = (
     "head", "chain", "first_at_ms", "updated_ms", "called_ms", "artifacts", "checkpoints",
     "totals", "responses", "controls",
@@ -112,8 +112,8 @@ class Past:
     # --- the fold at a place ---
 
     def at(self, seq: int) -> Fold:
-        """The fold of the log up to a seq, not after its head. It is shared: copy it to add to
-        it."""
+        """The fold of the log up to a seq, which is not after its head. It is shared: copy it
+        before adding to it."""
         now = self._log.state
         if seq == now.head:
             return now
@@ -174,7 +174,7 @@ class Past:
         if mark is None or not after < mark.head <= upto:
             return None
         event = next(self._log.read(mark.head - 1, mark.head), None)
-        # Erased messages are the same only if both knew of it.
+        # Erased messages are the same only if both folds had seen the erasure.
         shown = {} if self._log.hollow or mark.erased != now.erased else now.slots
         known = {(slot.seq, slot.last, slot.tokens, slot.edits): slot for slot in shown}
         facts = self._facts if mark.erased == now.erased else {}
@@ -268,8 +268,8 @@ class Past:
         return base, found
 
     def _with_eras(self, base: Fold, now: Fold, controls: ControlLog) -> Fold | None:
-        """The newest known fold whose eras hold for the events up to it; None if they are better
-        found from the first event."""
+        """The newest known fold whose eras are valid for the events up to it; None if it is better
+        to fold from the first event."""
         while (upto := controls.cut(base.head, ever=True)) < base.head:
             base = self._nearest(upto, now)
         later = controls.after(base.head)

@@ -3,7 +3,7 @@ history of compactions and page sizes.
 
 Every seq and every time can be restored. The list of points is a selection: checkpoints, every
 tenth message, and the positions before a compaction, an undo or a restore. Everything here is
-computed from the log by folding it again; nothing is stored. Neighbours: `undo` gives the events
+computed from the log by folding it again; nothing is stored. Neighbours: `undo` makes the events
 that go back, `Context.log` asks.
 """
 

@@ -1,10 +1,10 @@
-"""The states of all messages over time, the page's stand-ins and sizes, and the compactions: one
-pass over the log, which continues where it ended when the log has grown.
+"""The states of all messages over time, the page's stand-ins and sizes, and the compactions. One
+pass over the log finds them all; once the log has grown, it continues where it ended.
 
-A change is the log position from which a message is in another state. Only what an event can change
-is compared: the page inside the span of an edit; after an event that reaches back, the whole page
-and the events that it switched on or off. Text that is erased counts as erased from the start.
-Neighbours: `past` switches, `core.fold` applies the events, `Context.log` asks.
+A change is the log position from which a message is in another state. Only the parts that an event
+can change are compared: the page inside the span of an edit, or, after an event that reaches back,
+the whole page and the events that it switched on or off. Erased text counts as erased from the
+start. Neighbours: `past` switches, `core.fold` applies the events, `Context.log` asks.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class StandIn(Struct, frozen=True, kw_only=True):
 
 
 class States(Struct, frozen=True, kw_only=True):
-    """What became of each message, up to the `head` of the log.
+    """The state of each message, up to the `head` of the log.
 
-    A message is `whole` on the page, or `shortened`; or off it: `quoted` by a summary on the page,
-    `hidden`, or `rewound` by a restore or an undo. It is `erased` if its text is deleted for good,
-    and its place is still on the page. It begins as `whole`; `changes` has the rest, oldest first.
-    `sizes` are the tokens of the page after each event (by seq) that changed them. With `after`,
-    everything is left out that was known at that head."""
+    A message on the page is `whole` or `shortened`. Off the page it is `quoted` by a summary that
+    is on it, `hidden`, or `rewound` by a restore or an undo. It is `erased` if its text is deleted
+    for good while its place is still on the page. It begins as `whole`; `changes` has the rest,
+    oldest first. `sizes` are the tokens of the page after each event (by seq) that changed them.
+    With `after`, everything known at that head is left out."""
 
     head: int
     after: int
@@ -91,7 +91,7 @@ class States(Struct, frozen=True, kw_only=True):
     def at(self, seq: int) -> dict[int, MessageState]:
         """The state of every message up to a place in the log, by seq."""
         if self.after or not 0 <= seq <= self.head:
-            what = f"the states from #{self.after} to #{self.head} do not tell those at #{seq}"
+            what = f"these states are from #{self.after} to #{self.head}, not at #{seq}"
             raise Invalid(what, hint="read them without `after`, and choose a place in the log")
         found: dict[int, MessageState] = {}
         for message in self.messages:
@@ -109,7 +109,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     """One compaction: the `id` to revert it by, and the `seq` of its first edit. It is `live`
     unless an undo or a restore switched it off. `purpose` is empty for an ordinary compaction, else
     a constant of `core.model` such as `MADE_ROOM`. `covered_by` is the next active compaction over
-    some of the same messages: they do not come back before it is undone, too."""
+    some of the same messages: they do not come back until it is undone as well."""
 
     id: str
     seq: int
@@ -147,8 +147,8 @@ class StateWalk:
 
     @classmethod
     def continued(cls, walk: StateWalk | None, log: Log) -> StateWalk:
-        """A walk that has reached the head: the given one, unless what it saw is no longer the
-        log."""
+        """A walk that has reached the head: this one, unless the log no longer has the events that
+        it saw."""
         is_same = walk is not None and walk._log is log and walk._opening == log.openings
         if walk is None or not is_same or walk._erased.keys() != log.state.erased.keys():
             walk = cls(log)
@@ -273,7 +273,7 @@ class StateWalk:
     def _note_state(self, at: int, seq: int) -> None:
         index = bisect_left(self._seqs, seq)
         if index == len(self._seqs) or self._seqs[index] != seq:
-            return  # a summary may quote numbers that are no messages
+            return  # a summary may quote numbers that do not belong to a message
         state = self._state_of(seq)
         if state == self._now.get(seq, "whole"):
             return
@@ -321,7 +321,8 @@ def _meet(some: Sequence[Span], others: Sequence[Span]) -> bool:
 
 def _in_one_only(one: Iterable[Span], other: Iterable[Span]) -> list[Span]:
     """The seqs in only one of two lists of spans that do not touch."""
-    # Each edge leads into one list or out of it: between two of them, the lists differ.
+    # Each edge is the start or the end of a span in one of the lists: between two edges, the lists
+    # differ.
     edges = sorted(edge for span in (*one, *other) for edge in (span.first, span.last + 1))
     pairs = zip(edges[::2], edges[1::2])
     return [Span(first, end - 1) for first, end in pairs if first < end]

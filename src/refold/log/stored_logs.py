@@ -27,17 +27,17 @@ FIRST_CONVERSATIONS, LIST_CONVERSATIONS = 50, 200
 
 def conversations(store: Store) -> Iterator[Conversation]:
     """All conversations of a store, by id, without the logs of memories and devices."""
-    return filter(is_conversation, _logs(store))
+    return filter(is_conversation, _pages(store))
 
 
 def is_conversation(about: Conversation) -> bool:
-    """Whether this is not the log of a memory or a device."""
-    return not about.id.lower().startswith((MEMORY_PREFIX, DEVICE_PREFIX))
+    """Whether this is a conversation: its id is one, and not that of a memory or a device."""
+    return _is_id(about.id) and not about.id.lower().startswith((MEMORY_PREFIX, DEVICE_PREFIX))
 
 
 def newest_first(store: Store) -> Iterator[Conversation]:
-    """All conversations of a store, the last written first; a store that knows this order is read
-    only as far as the caller goes."""
+    """All conversations of a store, the last written first; a store that can list them in this
+    order is read only as far as the caller iterates."""
     known, last, size = changing(store), None, FIRST_CONVERSATIONS
     while known is not None:
         try:
@@ -46,7 +46,7 @@ def newest_first(store: Store) -> Iterator[Conversation]:
             page = None  # the order is derived, and the conversations may be sound
         if page is None:
             break
-        yield from (about for about in page if _is_id(about.id) and is_conversation(about))
+        yield from filter(is_conversation, page)
         if len(page) < size:
             return
         last, size = page[-1], LIST_CONVERSATIONS
@@ -61,7 +61,7 @@ def conversations_and_memories(store: Store) -> Iterator[Conversation]:
 
 
 def misnamed(store: Store) -> Iterator[str]:
-    """The ids in a store that no conversation can have: somebody else wrote them."""
+    """The ids in a store that no conversation can have: another program wrote them."""
     return (about.id for about in _pages(store) if not _is_id(about.id))
 
 
@@ -218,7 +218,8 @@ def named_by(store: Store, about: Conversation, after: int = 0) -> tuple[list[Ar
 
 
 def artifact_of(event: Event | Corrupt) -> Artifact | None:
-    """The artifact that an event names, if any. Raises an error given instead of an event."""
+    """The artifact that an event names, if any. Raises an error that takes the place of an
+    event."""
     if isinstance(event, Corrupt):
         raise event
     body = codec.decode(event) if event.kind == "artifact" else None

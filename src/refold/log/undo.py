@@ -2,10 +2,10 @@
 files.
 
 Nothing is ever deleted: the fold skips events that are switched off. `undo` goes back one step at a
-time, newest first; `redo` reverts the last undo. Room made after an undo (`MADE_ROOM`) belongs to
-that step. File versions are notes that name an artifact: the content of a file at a point is its
-content before the first write after that point. Neighbours: `core.fold` applies the events,
-`engine.log_reader` appends them, `engine.file_versions` reads and writes the files.
+time, newest first; `redo` reverts the last undo. If an undo needs room on the page (`MADE_ROOM`),
+that belongs to the same step. File versions are notes that name an artifact: the content of a file
+at a point is its content before the first write after that point. Neighbours: `core.fold` applies
+the events, `engine.log_reader` appends them, `engine.file_versions` reads and writes the files.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class FileVersion(Struct, frozen=True, kw_only=True):
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """The restoration of a file: a unified diff from its current to its earlier content, or a
-    sentence for binary content; `reason` says why it is impossible."""
+    """How a file is restored: a unified diff from its current to its earlier content, or a sentence
+    for binary content; `reason` says why it is impossible."""
 
     path: str
     change: ChangeOfFile
@@ -302,7 +302,7 @@ def seq_of(handle: int | str) -> int:
     match = _HANDLE.fullmatch(handle)
     if match is None:
         raise Invalid(
-            f"{quoted(handle, 80)} does not name a message", hint="give its seq, such as 41"
+            f"{quoted(handle, 80)} does not name a message", hint="pass its seq, such as 41"
         )
     return int(match[1])
 
@@ -312,7 +312,7 @@ def span_named(log: Log, first: int | str, last: int | str | None) -> Span:
     start = seq_of(first)
     end = start if last is None else seq_of(last)
     if start > end:
-        raise Invalid(f"#{start} comes after #{end}", hint="give the first message first")
+        raise Invalid(f"#{start} comes after #{end}", hint="put the earlier message first")
     for seq in (start, end):
         message_event(log, seq)
     return Span(start, end)

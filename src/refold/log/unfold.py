@@ -1,10 +1,10 @@
 """The originals behind a handle: `#41` is a message, `#41-58` a span, `art-…` an artifact.
 
-Nothing expires automatically, and the error for a cleaned-up artifact says so. A summarized span
-has three levels: one line, the summary's text, and the messages themselves; for other spans, the
-lower levels are the beginnings of the messages. Originals are read as a stream, so that lines from
-the middle of a large one cost no memory. A handle is never a path. Neighbours: the log below,
-`artifacts` and `engine.toolbox` above.
+Nothing expires automatically, and the error for an artifact that was cleaned up says so. A
+summarized span has three levels: one line, the summary's text, and the messages themselves; for
+other spans, the lower levels are the beginnings of the messages. Originals are streamed, so that
+reading lines from the middle of a large one takes no memory. A handle is never a path. Neighbours:
+the log below, `artifacts` and `engine.toolbox` above.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SPAN = re.compile(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
 
 
 class Unfolded(Struct, frozen=True, kw_only=True):
-    """The originals behind a handle: readable as `text`, and themselves as `messages` or `content`,
+    """The originals behind a handle: readable as `text`, and exact as `messages` or `content`,
     unless only some lines were requested."""
 
     handle: str
@@ -73,8 +73,8 @@ class Original(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """Some lines of a text, by the numbers of the first and last; `cut` if there was no room for
-    all of them."""
+    """Some lines of an original, with the numbers of the first and last; `cut` if there was no room
+    for all of them."""
 
     text: str
     first: int
@@ -156,8 +156,8 @@ def span_of(handle: str) -> Span:
 def lines_between(
     texts: Iterable[str], first: int, last: int | None, *, skip: int = 0, most: int = MOST
 ) -> Part:
-    """Lines first to last of a text in pieces, counted from 1; None means the end. Skips `skip`
-    characters of them, and returns at most `most`."""
+    """Lines first to last of text that comes in pieces, counted from 1; None means the end. Skips
+    `skip` characters of them, and returns at most `most`."""
     if first < 1 or (last is not None and last < first):
         hint = "lines are counted from 1, and the first comes first"
         raise Invalid(f"lines {first} to {last or 'the end'}", hint=hint)
@@ -236,7 +236,7 @@ def _messages(log: Log, span: Span) -> Iterator[Slot]:
 
 
 def _slot_texts(slots: Iterator[Slot], level: str = "full") -> Iterator[str]:
-    """The texts of messages, with headings if there are several."""
+    """The text of each message, with headings if there are several."""
     first, second = next(slots), next(slots, None)
     if second is None:
         yield _at_level(body_text(first.message), level)
@@ -293,7 +293,7 @@ def _block_text(block: Block, *, is_alone: bool) -> str:
 
 
 def _exact_text(block: Block) -> str:
-    """A block's own text; shielded bytes as the original text."""
+    """A block's own text; shielded bytes become the original text again."""
     if isinstance(block, Opaque) and block.data:
         return block.data.decode("utf-8", "surrogatepass")
     text = text_of(block)

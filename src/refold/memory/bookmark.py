@@ -1,11 +1,11 @@
-"""A bookmark of a memory's fold, without bodies: so the first retrieve of a process does not read
-the whole log.
+"""A bookmark of a memory's fold, without bodies, so that the first retrieval in a process does not
+read the whole log.
 
 The fold is a set of maps from claims, sentences or ended facts to events. A bookmark keeps them as
-two columns, hashes of the keys and seqs; an event is read, and its claim made again, when its key
-is first looked up. So it contains no words. It is kept in the index, made again after much growth,
-and deleted whenever something is forgotten. Neighbours: `fold` has the maps, `journal` opens and
-keeps bookmarks.
+two columns, hashes of the keys and seqs; an event is read, and its claim derived again, when its
+key is first looked up. So a bookmark contains no words. It is kept in the index, made again when
+the log has grown much, and deleted whenever something is forgotten. Neighbours: `fold` has the
+maps, `journal` opens and keeps bookmarks.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _key_hash(map: str, key: str) -> int:
 
 
 class LazyMap(dict[Key, Value]):
-    """A map that loads the value of a key at the first lookup, so it has every key."""
+    """A map that loads the value of a key at the first lookup, so every key is in it."""
 
     def __init__(self, load: Callable[[Key], Value]) -> None:
         super().__init__()

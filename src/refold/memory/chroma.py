@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 NAME = "refold-memory"
-BATCH = 1_000  # chroma refuses more than some thousands at once
+BATCH = 1_000  # chroma refuses more than a few thousand at once
 GROUP = "group"
 
 

@@ -107,7 +107,7 @@ IRREGULAR = {
 
 
 _WORD = regex(r"[^\W_]+(?:[.:/@_+\\'’-]+[^\W_]+)*")
-# `port: 6432` gives a value; `Caroline: I moved to …` names a speaker.
+# `port: 6432` sets a value; `Caroline: I moved to …` names a speaker.
 _ASSIGNED = regex(
     r"(?<=\w)\s*(?:=|:(?=\s)(?!\s+(?:i|we|he|she|they|you|it|my|our)\b)(?!\s+(?:\S+\s+){6}))\s*"
 )
@@ -134,7 +134,7 @@ NUMBER = regex(r"[vV]?\d[\w.:/,%-]*")
 
 
 def plain(content: str) -> str:
-    """A text in lower case, with contractions and changes spelled out. For speed, each pattern is
+    """The text in lower case, with contractions and changes spelled out. For speed, each pattern is
     tried only if a substring shows that it can match."""
     text = content.casefold()
     if "=" in text or ":" in text:
@@ -170,7 +170,7 @@ def _with_changes(text: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The words of a plain text."""
+    """The words of plain text."""
     return _WORD.findall(text)
 
 
@@ -233,15 +233,15 @@ SUBJECT_WORDS_MAX, WORDS_MAX = 8, 40  # a longer sentence makes several claims
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """`said` is the normalized sentence. `about` is the thing that gets a value, empty if unknown.
-    `left` is the value that something moved away from, and `left_words` are the words for the moved
-    thing; `ended` is a sentence that is no longer true."""
+    """`said` is the normalized sentence. `about` is the thing that has the value, empty if unknown.
+    `left` is the value that something moved away from, and `left_words` are the words for the thing
+    that moved; `ended` is a sentence that is no longer true."""
 
     said: str
     about: str = ""
     value: str = ""
     is_single: bool = False
-    is_rival: bool = False  # another value deserves a note although both can be true
+    is_rival: bool = False  # another value deserves a note, although both can be true
     left: str = ""
     left_words: frozenset[str] = frozenset()
     ended: str = ""
@@ -251,7 +251,7 @@ def claim_of(content: str) -> Claim:
     """The claim of a sentence."""
     text = plain(content)
     raw = split(text)
-    # A text without words claims itself, because two different symbols are not equal.
+    # Text without words claims itself, because two different symbols are not equal.
     said = " ".join(stems(raw)) or text.strip()
     if len(raw) > WORDS_MAX or _SENTENCES.search(text):
         return Claim(said)
@@ -265,7 +265,7 @@ def claim_of(content: str) -> Claim:
 
 
 def _denied(text: str) -> str:
-    """The sentence that a text denies or ends; empty if there is none."""
+    """The sentence that the text denies or ends; empty if there is none."""
     if found := _ENDED.search(text):
         return f"{text[: found.start()]} {text[found.end() :]}"
     if "not" in text or "never" in text:
@@ -424,8 +424,8 @@ def telling_words(said: str) -> str:
 
 
 def ends(move: Claim, claim: Claim) -> bool:
-    """Whether a move ends this claim: its value contains the left words, and its thing is the moved
-    one, if the move names one."""
+    """Whether a move ends this claim: its value contains the words that were left, and it is about
+    the thing that moved, if the move names one."""
     left = f" {move.left} "
     subject = set(claim.about.split()) - {"#"}
     if "use" in subject and left in f" {claim.about} {claim.value} ":

@@ -1,7 +1,7 @@
 """The entries of a memory: as a caller sees them, and as the fold builds them from events.
 
 A `Version` is one event, a `Run` is an entry while it was true, with the versions merged into it; a
-`MemoryEntry` is what a caller gets. Arguments of a caller are checked here, before anything is
+`MemoryEntry` is what a caller receives. A caller's arguments are checked here, before anything is
 written. Neighbour: `fold` makes runs and entries.
 """
 
@@ -40,9 +40,9 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
     `count` is the number of times it was said. It is true from `valid_from_ms` until
     `valid_until_ms`, or still if that is None. `rivals` are entries with another value for the same
     thing, or with the same predecessor: code cannot tell which of them is right. `replaces` are
-    entries that this one was declared to replace; while it is in the inbox, they are still true. It
-    `waits` until a person accepts a fact from a tool, an import or a rule, and no model is shown it
-    before. `source` is a conversation and a seq."""
+    entries that this one was declared to replace; while it is in the inbox, they are still true. An
+    entry from a tool, an import or a rule `waits` until a person accepts it; until then no model
+    sees it. `source` is a conversation and a seq."""
 
     id: str
     content: str
@@ -105,7 +105,7 @@ class Forgotten(Struct, frozen=True, kw_only=True):
 
 FOREVER_MS = 1 << 62
 TRUSTED: tuple[Trust, ...] = ("user", "model", "tool", "import")  # most first
-ACCEPTED: tuple[Trust, ...] = ("user", "model")  # the rest waits until a person accepts it
+ACCEPTED: tuple[Trust, ...] = ("user", "model")  # others wait until a person accepts them
 
 
 class Version(Struct, frozen=True, gc=False):
@@ -118,7 +118,7 @@ class Version(Struct, frozen=True, gc=False):
 
     @property
     def from_ms(self) -> int:
-        """The start of its validity: as given, else the time it was said."""
+        """The start of its validity: the caller's, else the time it was said."""
         return self.body.valid_from_ms or self.at_ms
 
     @property
@@ -196,8 +196,8 @@ class Run(Struct):
         return MemoryEntry(**(given | more))
 
     def end(self, by: Version, *, is_declared: bool = False) -> None:
-        """Ends it by a successor, unless it ended earlier. A declared successor may have been true
-        before it: then it never was true."""
+        """Ends it by a successor, unless it ended earlier. If a declared successor was already true
+        before it, it was never true."""
         until_ms = max(by.from_ms, self.first.from_ms) if is_declared else by.from_ms
         if until_ms < self.until_ms:
             self.until_ms, self.heir, self.is_declared = until_ms, by.seq, is_declared
@@ -209,7 +209,7 @@ class Run(Struct):
 
 
 def is_same(one: Claim, other: Claim) -> bool:
-    """Whether two claims give the same thing the same value."""
+    """Whether two claims have the same value for the same thing."""
     if one.about != other.about:
         return False
     return one.value == other.value if one.about else one.said == other.said

@@ -2,12 +2,12 @@
 
 First the log of memories gets a marker with a keyed hash of the words: from then on nobody sees the
 entries, and no rule brings them back. Then every log that shows them gets an `erase` event, so no
-page shows them any more; then the words go from conversations, the index and the log of memories.
-Completion is recorded last; without this record, the next process to open the memory continues. A
-message shows an entry if it was put on the page for it (`engine.conversation_memory`), is a tool's
-result or a call with it, or is its source and `source` is given. It is erased whole, with the
-summaries that may quote it. Other messages with the same words are reported. Neighbours: `fold`
-knows what is unfinished, `semantic` offers `forget`.
+page shows them any more; then the words are erased from conversations, the index and the log of
+memories. Completion is recorded last; without that record, the next process that opens the memory
+finishes the work. A message shows an entry if it was put on the page for it
+(`engine.conversation_memory`), is a tool's result or a call with it, or is its source and `source`
+is set. The whole message is erased, with the summaries that may quote it. Other messages with the
+same words are reported. Neighbours: `fold` knows what is unfinished, `semantic` offers `forget`.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ class Forgetter(Struct, frozen=True):
         return self._erase(entries, versions)
 
     def finish(self, tell: Callable[[str, str], None]) -> None:
-        """Continues an interrupted forgetting, if there is one."""
+        """Finishes an interrupted erasure, if there is one."""
         left = dict(self.journal.entries().unfinished)
         if not left:
             return
         try:
             self._erase(list(left), [version for one in left.values() for version in one])
         except RefoldError as error:
-            tell("memory-failed", f"what was forgotten is not erased yet: {sentence(error)}")
+            tell("memory-failed", f"forgotten entries are not erased yet: {sentence(error)}")
 
     def _erase(self, entries: Sequence[str], versions: Sequence[Version]) -> Forgotten:
         """Erases the words of entries marked as forgotten, and records completion."""
@@ -128,7 +128,7 @@ class Forgetter(Struct, frozen=True):
         self.finder.erase(self.journal.id, seqs, entries)
         going = seqs
         if not going:
-            # All words are gone, but erasing one event again cleans the file, which a killed
+            # All words are erased, but erasing one event again cleans the file, which a killed
             # process may not have done.
             erased_seqs = (event.seq for event in self.journal.events() if event.erased)
             going = list(islice(erased_seqs, 1))
@@ -173,7 +173,7 @@ def _markers(
 
 @contextmanager
 def _opened(urls: Sequence[str], known: Sequence[Store]) -> Iterator[list[Store]]:
-    """Opens other stores for a block, without those that are open already."""
+    """Opens other stores for the length of a block, except those that are open already."""
     opened: list[Store] = []
     try:
         for url in urls:
@@ -214,7 +214,7 @@ def stores_checked(urls: Sequence[str]) -> list[str]:
 def which_checked(ids: Sequence[str] | None, which: Which) -> None:
     """Invalid unless exactly one of ids and a selection is given."""
     if (ids is None) == which.is_empty():
-        hint = "give an id, or at least one of tag, before, said_in"
+        hint = "pass an id, or at least one of tag, before, said_in"
         raise Invalid("the entries to forget are not clear", hint=hint)
 
 

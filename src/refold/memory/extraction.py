@@ -3,11 +3,11 @@ places, values, to-dos, and events in somebody's life.
 
 Only the words of people and models are read, never a tool's; the assistant's own count only where
 they bind, and of a user's only what was typed, not code, logs and quotations pasted into it. A
-user's message with a standing rule is one fact, whole; of a long one each paragraph with a rule;
-other text is taken by sentences. Text with a secret, questions and greetings are left out. Events
-may fill only a share of the talk, the most informative first. Neighbours: `ledger.sentences` knows
-what binds, `standing_rules` what holds from now on, `semantic` stores the
-facts.
+user's message with a standing rule is one fact, whole; a long message is several, one per paragraph
+with a rule; other text is taken sentence by sentence. Text with a secret, questions and greetings
+are left out. Events may fill only a share of the talk, the most informative first. Neighbours:
+`ledger.sentences` finds binding sentences, `standing_rules` rules for all later work, `semantic`
+stores the facts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from refold.memory.standing_rules import PARAGRAPHS, clauses_of, is_standing
 from refold.redaction import redacted
 
 SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 400
-SHORT_CHARS, WHOLE_CHARS_MAX = 240, 1_800  # a rule in a text between these is taken with the text
+# Text of a length between these is taken whole if it has a rule.
+SHORT_CHARS, WHOLE_CHARS_MAX = 240, 1_800
 MESSAGE_MAX = 12  # sentences of one message; a longer one is a document
 EVENTS_SHARE = 0.2  # of the characters of the talk
 EVENT = "event"
-EVENT_MIN = 1.5  # least worth of a sentence of no other kind
+EVENT_MIN = 1.5  # least worth of a sentence that is nothing but an event
 WORDS_MIN = 5
 
 
@@ -244,7 +245,7 @@ def kind_of(sentence: str, binding: str, *, by_user: bool) -> str:
 
 
 def worth(sentence: str) -> float:
-    """The information in a sentence about a person: who, when, what, with which names."""
+    """How much a sentence says about a person: who, when, what, with which names."""
     if not _ABOUT_SELF.search(sentence) or len(sentence.split()) < WORDS_MIN:
         return 0.0
     gain = (

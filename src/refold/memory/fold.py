@@ -1,10 +1,10 @@
 """The fold of a memory's log: its entries, what was merged into them, and what was true when.
 
-Pure: the same events give the same entries, added one by one or all at once. An event is one
-version of an entry. Forgotten words leave a seal, a keyed hash with a key of its own, so equal
-words have different seals and a log reveals them only to a guess. Neighbours: `merging` decides
-which versions belong together and when they end, `journal` brings the events, `erasure` makes
-seals.
+Pure: the same events give the same entries, whether they are added one by one or all at once. An
+event is one version of an entry. Forgotten words leave a seal, a keyed hash with a key of its own,
+so equal words have different seals, and a log confirms them only to someone who guesses them.
+Neighbours: `merging` decides which versions belong together and when they end, `journal` reads the
+events, `erasure` makes seals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Entries:
         self._rejected: dict[str, Version] = {}
         self._seals: list[str] = []
         self._versions = {} if versions is None else versions
-        # Reverted versions: they say nothing, but must be erased with their entry.
+        # Reverted versions: they do not count, but must be erased with their entry.
         self._reverted: dict[str, list[Version]] = {}
         self._forgotten: set[str] = set()
         self._groups = Groups(self._versions)
@@ -57,8 +57,8 @@ class Entries:
 
     @classmethod
     def opened(cls, bookmark: Bookmark, version: Callable[[int], Version]) -> Self:
-        """The state of a bookmark, which reads events by `version(seq)` on demand. It answers
-        lookups by event or key, and nothing that iterates over all entries."""
+        """The state of a bookmark, which reads events by `version(seq)` on demand. It can answer
+        lookups by event or key, but nothing that iterates over all entries."""
         columns = BookmarkColumns(bookmark)
         out = cls(LazyMap(lambda key: [version(seq) for seq in columns.seqs("versions", key)]))
         out.head, out._forgotten = bookmark.head, set(bookmark.forgotten)
@@ -107,7 +107,7 @@ class Entries:
     # --- asking ---
 
     def runs(self, at_ms: int | None = None) -> Iterator[Run]:
-        """Every entry that is true at a time, or without one, that ever was."""
+        """Every entry that is true at a time; without a time, every entry that ever was."""
         for group in self._groups.names():
             for run in self._groups.runs(group):
                 if at_ms is None or run.holds_at(at_ms):
@@ -211,7 +211,7 @@ class Entries:
         return [id for id in ids if wanted(self._ever_said(id))]
 
     def unaccepted(self, at_ms: int) -> Iterator[Run]:
-        """Entries from tools and imports that are true and that no person accepted."""
+        """Entries from tools and imports that are true, but that no person accepted."""
         for group in filter(is_unaccepted, self._groups.names()):
             yield from (run for run in self._groups.runs(group) if run.holds_at(at_ms))
 
@@ -304,7 +304,7 @@ def sealed(words: str, key: str = "") -> str:
 
 
 def is_sealed(words: Iterable[str], seals: Iterable[str]) -> bool:
-    """Whether one of the seals matches one of these texts."""
+    """Whether one of the seals matches one of these strings."""
     texts = list(words)
     return any(
         hmac.compare_digest(seal, sealed(text, seal[:_KEY_DIGITS]))

@@ -59,7 +59,7 @@ def undecided_body(journals: Iterable[Journal], id: str) -> tuple[Journal, Memor
         if run is not None and not run.first.is_accepted:
             return journal, replace(entries.newest(run.entry).body, replaces=run.replaces)
     raise NotFound(
-        f"{quoted(id)} does not wait in the inbox", hint="refold memory inbox lists what waits"
+        f"{quoted(id)} does not wait in the inbox", hint="refold memory inbox lists its entries"
     )
 
 
@@ -76,7 +76,7 @@ def decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) ->
 
 
 def repeated(own: Journal, journals: Iterable[Journal], body: Memory) -> Memory:
-    """A model's statement as it is written. If the same words are pending, they stay pending: a
+    """A model's statement as it will be stored. If the same words are pending, they stay pending: a
     model cannot get them past the inbox by repeating them."""
     if own.entries().has_accepted(body.content):
         return body

@@ -3,7 +3,7 @@
 `user` is in the user's own store, `project` and `agent.NAME` are in the project's. Writing is one
 append; events of other processes are read before any answer. A change is an event of the log;
 reverting it is another event (`Revert`), which can itself be reverted. Only forgotten words are
-gone for good. Neighbours: `log` writes, `fold` reads, `semantic` offers `log` and `revert`.
+lost for good. Neighbours: `log` writes, `fold` reads, `semantic` offers `log` and `revert`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Journal:
         self.off: frozenset[int] = frozenset()  # reverted seqs
         self._entries = Entries()
         self._glanced: Entries | None = None
-        self._versions: dict[int, Version] = {}  # read for the glance
+        self._versions: dict[int, Version] = {}  # those read for `glance`
         self._log: Log | None = None
 
     def entries(self) -> Entries:
@@ -131,7 +131,7 @@ class Journal:
 
     def _catches_up(self, entries: Entries) -> bool:
         """Adds the new events; False if there are too many, or if one affects earlier events, which
-        needs a complete fold."""
+        requires a complete fold."""
         page = self.store.read(self.id, after=entries.head, limit=PAGE_EVENTS)
         bodies = [(event, decode(event)) for event in page]
         memories = [

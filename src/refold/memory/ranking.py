@@ -1,11 +1,12 @@
 """Events of a memory's log that answer a query: the ranking of `search`, over an index of its own.
 
 The index is a disposable file beside the store (`memory.db`), derived from the logs; it also counts
-how often an entry was used. A hit shares words with the query, or is near by its vector. `Fitness`
-judges an answer by its form: a `when` asks for a time, a question about `me` for a sentence of the
-speaker's; this raises the rank a little, in English. `measured` finds the least cosine that means
-something: 3.3 deviations above the noise, so that 19 of 20 questions without an answer find nothing
-among some hundred facts. Neighbours: `search` ranks, `recall` makes entries of the hits.
+how often an entry was used. A hit shares words with the query, or has a vector near the query's.
+`Fitness` judges an answer by its form: a `when` asks for a time, a question about `me` for a
+sentence of the speaker's; this raises the rank a little, for English only. `measured` finds the
+lowest meaningful cosine: 3.3 deviations above the noise, so that 19 of 20 questions without an
+answer find nothing among some hundred facts. Neighbours: `search` ranks, `recall` makes entries of
+the hits.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from refold.stores.protocol import Store
 
 INDEX = "memory.db"
 WAIT_S = 5.0
-WORDS_WHOLE = 12  # words of a query that an answer may share in full
+WORDS_WHOLE = 12  # a longer query is not expected to share all its words with an answer
 EVENTS_MAX = 1_000_000  # events to index at once
 UNKNOWN_THRESHOLD = 0.7  # if the embedder fails, and its vectors are not used either
 FILTERS = Filters(kinds=("message",))
@@ -62,8 +63,7 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
 
 
 class Finder:
-    """Searches the memories of one store. `tell(name, reason)` receives the notices for the
-    user."""
+    """Searches the memories of one store. `tell(name, reason)` receives notices for the user."""
 
     def __init__(
         self,
@@ -131,8 +131,7 @@ class Finder:
         return (one for one in candidates if one.strength >= threshold)
 
     def _threshold(self, index: Index) -> float:
-        """The least cosine that means something: the embedder's own, or as measured at its first
-        use."""
+        """The lowest meaningful cosine: the embedder's own, or as measured at its first use."""
         if self._embedder is None or not self._vectors.is_ready():
             return UNKNOWN_THRESHOLD
         own = getattr(self._embedder, "threshold", None)
@@ -168,7 +167,7 @@ class Finder:
         return is_additive(self._embedder)
 
     def least_near(self) -> float:
-        """The least cosine that means something."""
+        """The lowest meaningful cosine."""
         with self._upkeep.index() as index:
             return self._threshold(index)
 
@@ -178,7 +177,7 @@ class Finder:
     def bookmark(self, log: str) -> bytes | None:
         """The bookmark of a log, if the index has one."""
         with self._upkeep.index() as index:
-            rows = index.rows(_BOOKMARK, (log,)) if index.rows(_HAS_BOOKMARKS) else []
+            rows = index.rows(_BOOKMARK, (log,))
         return bytes(rows[0][0]) if rows else None
 
     @retried
@@ -186,7 +185,6 @@ class Finder:
         """Stores a bookmark, if the index can be written."""
         with self._upkeep.index() as index, self._upkeep.told_if_unavailable():
             if index.is_writable:
-                index.connection.execute(_BOOKMARKS)
                 index.connection.execute(_KEEP_BOOKMARK, (log, kept))
 
     # --- notes and use ---
@@ -231,8 +229,7 @@ class Finder:
             self._upkeep.close()
             return
         with self._upkeep.index() as index:
-            if index.rows(_HAS_BOOKMARKS):
-                index.connection.execute("DELETE FROM bookmarks WHERE log = ?", (log,))
+            index.connection.execute("DELETE FROM bookmarks WHERE log = ?", (log,))
             self._vectors.remove(index, index.ids_of(log, seqs))
             index.erase(log, seqs)
             names = [(f"used {id}",) for id in entries]
@@ -251,8 +248,6 @@ class Finder:
             self._external.close()
 
 
-_BOOKMARKS = "CREATE TABLE IF NOT EXISTS bookmarks(log TEXT PRIMARY KEY, kept BLOB) STRICT"
-_HAS_BOOKMARKS = "SELECT 1 FROM sqlite_master WHERE name = 'bookmarks'"
 _KEEP_BOOKMARK = "INSERT OR REPLACE INTO bookmarks VALUES (?, ?)"
 _BOOKMARK = "SELECT kept FROM bookmarks WHERE log = ?"
 _FACT = "SELECT value FROM facts WHERE name = ?"
@@ -308,7 +303,8 @@ def _matches(
 ) -> Found:
     held = [one for one in weights if one.held_by(id)]
     near = cosine if cosine is not None and cosine >= least else 0.0
-    # Of a long request every entry shares a small part: beyond some words its length counts less.
+    # Every entry shares only a small part of a long request, so beyond some words its length counts
+    # less.
     held_share = sum(one.held_by(id) for one in held) * sqrt(max(1.0, len(weights) / WORDS_WHOLE))
     strength = min(1.0, max(held_share, near))
     return Found(seq, score, strength, cosine, tuple(one.shown_for(id) for one in held))
@@ -381,7 +377,7 @@ class Fitness:
 NOISE_DEVIATIONS = 3.3
 LEAST, MOST = 0.05, 0.95
 # The threshold for an embedder with one vector, or none, for all of these sentences: it was made
-# for other texts, and nothing can be measured.
+# for other text, and nothing can be measured.
 USUAL, TOLD_APART = 0.7, 1e-6
 PAIRS = (
     ("My manager is Helena Prata", "Who is my boss?"),
@@ -408,8 +404,8 @@ PAIRS = (
 
 
 def measured(embedder: Embedder) -> float:
-    """The least cosine that means something for an embedder. Each question of `PAIRS` asks for its
-    own fact; its cosines with all other facts are the noise."""
+    """The lowest meaningful cosine for an embedder. Each question in `PAIRS` asks for its own fact;
+    its cosines with all other facts are the noise."""
     arithmetic = numbers()
     texts = [fact for fact, _ in PAIRS] + [question for _, question in PAIRS]
     rows = [

@@ -38,7 +38,7 @@ Hit = tuple[Found, MemoryEntry]
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """Conditions on an entry besides answering, and the time of the question."""
+    """The conditions on an entry, besides being an answer, and the time of the question."""
 
     at_ms: int
     now_ms: int
@@ -62,8 +62,8 @@ def listed(
     tags: Sequence[str],
     metadata: Mapping[str, Any],
 ) -> list[MemoryEntry]:
-    """The entries of these scopes that are true at a time, or without one, ever were; the last
-    changed first."""
+    """The entries of these scopes that are true at a time; without a time, all that ever were; the
+    last changed first."""
     found = [
         entry
         for journal in journals
@@ -150,8 +150,8 @@ def _latest_first(
 def _same_thing_first(
     hits: Sequence[Hit], entries: Entries, asked: frozenset[str], telling: frozenset[str]
 ) -> list[Hit]:
-    """The hits about the thing that the question names before those about others of its kind; of
-    two about it with the same kind of value, the later one first."""
+    """Puts hits about the thing in the question before hits about others of its kind; of two about
+    it with the same kind of value, the later one comes first."""
     if not telling:
         return list(hits)
     stems = {entry.id: stems_of(entry.content) for _, entry in hits}

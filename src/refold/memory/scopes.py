@@ -1,8 +1,8 @@
 """The scopes of one memory: `project` and `agent.NAME` in its store, `user` in the user's own.
 
-Each scope has a journal, each store one index. A journal is opened at first use, and an interrupted
-forgetting is finished then. Not locked: its owner has the lock. Neighbours: `journal`, `ranking`,
-`semantic`.
+Each scope has a journal, each store one index. A journal is opened at first use, which also
+finishes an interrupted erasure. Not locked: its owner has the lock. Neighbours: `journal`,
+`ranking`, `semantic`.
 """
 
 from __future__ import annotations

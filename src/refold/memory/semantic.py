@@ -81,7 +81,7 @@ class SemanticMemory:
         self.said: builtins.list[tuple[str, str]] = []
         self._store, self._owns_store, self._listener = store, owns_store, tell
         self.conversation, self._threshold = conversation, threshold
-        self._journals: list[tuple[Store, str]] = []  # those that `is_empty` asks about
+        self._journals: list[tuple[Store, str]] = []  # those that `is_empty` looks at
         self._scopes = Scopes(
             store, scope, embedder=embedder, tell=self._tell, user=user, vectors=vectors
         )
@@ -137,8 +137,8 @@ class SemanticMemory:
     ) -> builtins.list[MemoryEntry]:
         """The best entries that are true now, or were at `as_of`, with a score from 0 to 1 and a
         reason. `threshold` is the least score; by default it depends on the embedder. Searches the
-        memory's own scope and the user's, unless one is named. With `accepted`, pending entries are
-        left out: show a model no others."""
+        memory's own scope and the user's, unless `scope` is set. With `accepted`, pending entries
+        are left out: a model must not see them."""
         if not query.strip():
             raise Invalid("there is nothing to look for", hint="give a word or a few")
         least = self._threshold if threshold is None else threshold
@@ -205,11 +205,11 @@ class SemanticMemory:
         dry_run: bool = False,
     ) -> Forgotten:
         """Erases entries with all their versions for good: from the log, the index, and the
-        conversations that showed it, in this store and in `stores`. Or all entries with a tag, last
-        said `before` a time, or said in a conversation: of every scope, including agents, unless
-        one is named. With `source`, also the messages that said it. No rule brings it back.
-        `out_of_reach` names remaining entries that say the same. A dry run only returns the entries
-        and the number of their events. NotFound if there is no such entry."""
+        conversations that showed it, in this store and in `stores`. Without ids, all entries with a
+        tag, last said `before` a time, or said in a conversation: of every scope, including those
+        of agents, unless `scope` is set. With `source`, also the messages that said it. No rule
+        brings it back. `out_of_reach` names remaining entries that say the same. A dry run only
+        returns the entries and the number of their events. NotFound if there is no such entry."""
         ids = [id] if isinstance(id, str) else id
         which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
         which_checked(ids, which)
@@ -232,11 +232,11 @@ class SemanticMemory:
         entries_max: int | None = None,
         upto: int = 0,
     ) -> int:
-        """Remembers facts from messages of this conversation, or with `waits` puts them in the
-        inbox; returns the number of new entries. Known, rejected and forgotten facts are left out.
+        """Remembers facts from messages of this conversation, or puts them in the inbox if they
+        wait; returns the number of new entries. Known, rejected and forgotten facts are left out.
         Facts from tools, and facts that would replace an entry of higher trust, always wait. The
         `ended` facts are no longer true. Facts beyond `entries_max` are dropped, and reported.
-        Messages up to `upto` are not to be read again."""
+        Messages up to `upto` are never read again."""
         with self._lock:
             journal = self._scopes.journal()
             entries, said_in = journal.entries(), self.conversation
@@ -276,8 +276,8 @@ class SemanticMemory:
 
     @checked
     def accept(self, id: str, content: str | None = None) -> MemoryEntry:
-        """Accepts an entry of the inbox, with other words if given. It has the trust of a user from
-        now on."""
+        """Accepts an entry of the inbox, with new words if `content` is set. From now on it has the
+        trust of a user."""
         with self._lock:
             journal, waiting = undecided_body(self._scopes.all(), id)
             text = waiting.content if content is None else content_checked(content)
@@ -379,7 +379,8 @@ class SemanticMemory:
         name: str = "the import",
     ) -> ImportedMemories:
         """Imports the lines of `export`. All lines are checked first. Imported entries wait in the
-        inbox, and are shown to no model before that, unless they are `accepted` here."""
+        inbox and are hidden from models until a person accepts them, unless they are `accepted`
+        here."""
         read = read_lines(lines, name)
         with self._lock:
             journal = self._scopes.journal(scope)
@@ -387,8 +388,8 @@ class SemanticMemory:
 
     @checked
     def reindex(self, progress: Progress | None = None) -> None:
-        """Rebuilds the index with all vectors: for another embedder, or after damage.
-        `progress(done, all)` is called between batches."""
+        """Rebuilds the index with all vectors: for a new embedder, or after damage. `progress(done,
+        all)` is called between batches."""
         with self._lock:
             self._scopes.rebuild(progress or (lambda done, total: None))
 
@@ -462,8 +463,8 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
 
 
 def settings_of(config: Config, embedder: Embedder | str | bool | None = None) -> MemorySettings:
-    """The settings of a memory. A given embedder wins over the configured one. Invalid for unknown
-    names, Unavailable for an embedder that is not installed."""
+    """The settings of a memory. `embedder` takes precedence over the configured one. Invalid for
+    unknown names, Unavailable for an embedder that is not installed."""
     check_name(config.memory_vectors)
     return MemorySettings(
         embedder=by_name(config.memory_embedder) if embedder is None else embedder,

@@ -2,10 +2,10 @@
 
 A sentence is a standing rule if it is about the future ("from now on"), or orders something for
 always, for never, or for everything of a kind ("end all variable names with"); in English, German,
-French and Spanish. A clause can be read alone: it is the sentence, with a colon at its end also the
-list below. Of two clauses that differ only in their values the later one is in force. If more
-differs, both are shown.
-Neighbours: `extraction` stores what has clauses, `engine.conversation_memory` shows them.
+French and Spanish. A clause can be read on its own: it is the sentence, and the list below it if it
+ends in a colon. Of two clauses that differ only in their values the later one is in force. If more
+differs, both are shown. Neighbours: `extraction` stores what has clauses,
+`engine.conversation_memory` shows them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def is_standing(sentence: str) -> bool:
 
 
 def clauses_of(text: str) -> list[str]:
-    """The standing rules in the text, each with what it needs to be read alone."""
+    """The standing rules in the text, each complete enough to be read on its own."""
     found: dict[str, None] = {}
     for paragraph in PARAGRAPHS.split(text):
         parts = sentences(paragraph)
@@ -84,8 +84,8 @@ class Rule(NamedTuple):
 
 
 def rules_of(entries: Iterable[MemoryEntry]) -> Iterator[Rule]:
-    """The rules in force that a user set, the newest first, each once. A rule that a later one
-    gives another value is left out."""
+    """The rules in force that a user set, the newest first, each once. A rule is left out if a
+    later one sets another value."""
     seen: dict[frozenset[str], str] = {}
     for entry in sorted(entries, key=lambda one: (one.valid_from_ms, one.seq), reverse=True):
         if entry.trust != "user" or entry.waits:

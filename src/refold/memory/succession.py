@@ -1,11 +1,11 @@
 """Succession: the later sentences that answer a question instead of an earlier one, such as "The
-spare key is with Omar" after "Gunilla keeps the spare key", if the question is who has it.
+spare key is with Omar" after "Gunilla keeps the spare key", when someone asks who has it.
 
-Evidence is added up. In favor: overlap of the two sentences, above all in words that are not in
-the question, because those are the old value ("no more coffee"); near vectors; an announced
-change; and nearness to the question. Against: a missing name of the question, and another kind of
+Evidence is added up. In favor: overlap of the two sentences, above all in words that are not in the
+question, because those are the old value ("no more coffee"); near vectors; an announced change; and
+nearness to the question. Against: a name in the question that is missing, and another kind of
 value. If the query is not a question, only announced changes are candidates. Code may be wrong, so
-nothing is ended: the successor is only ranked first. Neighbours: `recall` asks, `merging` weighs
+no entry is ended: the successor is only ranked first. Neighbours: `recall` asks, `merging` weighs
 words.
 """
 
@@ -41,7 +41,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     asked_of_change: float = 0.0
     has_rest_of_change: float = 0.0
     name_gone: float
-    word_gone: float = 0.0  # in a later one that announces no change
+    word_gone: float = 0.0  # from a later one that announces no change
     kind_gone: float
 
 
@@ -54,7 +54,8 @@ BY_WORDS = Evidence(
 BY_WORD_VECTORS = Evidence(
     near=0.87, asked=2.17, rest=2.17, change=0.28, name_gone=NEVER, word_gone=NEVER, kind_gone=NEVER
 )
-# Fitted to the questions of two of the lives in `bench/` and tried on the third, in all three ways.
+# Fitted to the questions of two of the lives in `bench/` and checked on the third, in all three
+# modes.
 BY_SENTENCES = Evidence(
     near=2.1,
     nearer=1.7,
@@ -99,13 +100,14 @@ class Likeness:
 
     @cached_property
     def least(self) -> float:
-        """The least cosine that means something."""
+        """The lowest meaningful cosine."""
         return self._finder.least_near()
 
 
 class Succession:
     """The successors among the entries that are true at a time, for one question. `found` has the
-    matches of the question, by entry id, and `telling` its words that tell things apart."""
+    matches of the question, by entry id, and `telling` the words of the question that tell things
+    apart."""
 
     def __init__(
         self,

@@ -2,8 +2,9 @@
 
 "Who is my boss?" should find "my manager is Helena". Vectors often know that, but not always, and
 not every user has them. A whole group of synonyms is searched, at half the weight of the word
-itself. In a small memory every word is rare, even one that says little (`day`): those count half as
-well. English; stems are compared, so a word includes all its forms. Neighbour: `ranking` asks.
+itself. In a small memory every word is rare, even one that says little (`day`): such a word counts
+half as well. English; stems are compared, so a word includes all its forms. Neighbour: `ranking`
+asks.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ begin open
 mortgage debt owe
 """
 # Kinds and their members: a question about the car is answered by the Volvo, but not the reverse,
-# and a Volvo does not answer for a Fiat.
+# and a Volvo is not an answer about a Fiat.
 _KINDS = """
 dog: beagle labrador retriever poodle collie terrier dachshund spaniel shepherd husky pug corgi
  bulldog hound whippet dalmatian
@@ -206,7 +207,7 @@ class Synonyms:
         return replace(query, terms=tuple(terms))
 
     def of(self, query: Query) -> dict[str, Term]:
-        """Additional terms for the single words of a query, by word."""
+        """Additional terms for the individual words of a query, by word."""
         asked = {" ".join(self._stems(term.text)): term.text for term in query.terms}
         found: dict[str, Term] = {}
         short = _initials(query.text)

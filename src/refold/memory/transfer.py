@@ -1,8 +1,8 @@
 """A memory as a file: one JSON line with the format, then a line for each version.
 
 Forgotten, rejected and reverted versions are not exported. An import checks every line before it
-writes anything. Imported entries have the trust `import`: they are found, but shown to no model
-before a person accepts them. Lines that are known, or were forgotten here, are left out.
+writes anything. Imported entries have the trust `import`: a person can find them, but no model sees
+them until a person accepts them. Entries that are known, or were forgotten here, are left out.
 Neighbours: `semantic` offers `export` and `import_lines`, `journal` writes.
 """
 
@@ -147,7 +147,7 @@ def _checked_line(raw: bytes, place: str) -> Line:
 
 
 def _fault(line: Line) -> str:
-    """The reason why no memory could have written a line; empty if there is none."""
+    """The reason why no memory can have written a line; empty if the line is valid."""
     names = (line.entry, line.source[0] if line.source else "-", *line.replaces)
     if not all(name and len(name) <= NAME_CHARS_MAX and name.isprintable() for name in names):
         return "a name is empty, too long, or cannot be shown"

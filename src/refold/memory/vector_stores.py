@@ -1,9 +1,9 @@
 """External vector stores: the protocol, the known names, and vectors kept in one of them.
 
-A vector store keeps the vectors of memories instead of refold's own index. It gets numbers and ids,
-never a text; words are always found by refold's index, which also knows which entries have vectors.
-Another embedder, vector length or store is noticed by the facts of the index; then all vectors are
-made again. If the store fails, that is reported, and the answer is by words alone. `chroma` is
+A vector store keeps the vectors of memories instead of refold's own index. It receives numbers and
+ids, never text; words are always found by refold's index, which also knows which entries have
+vectors. If the facts in the index name another embedder, vector length or store, all vectors are
+made again. If the store fails, that is reported, and the answer comes from words alone. `chroma` is
 built in, and `refold.register.vector_store` adds others. Neighbour: `search.vectors` does the same
 inside the index.
 """
@@ -59,7 +59,7 @@ _REGISTERED: dict[str, OpenVectorStore] = {}
 def register(name: str, opener: OpenVectorStore) -> None:
     """Makes a vector store usable by name."""
     if not name.strip() or name == CHROMA or not callable(opener):
-        hint = "give a name of its own, and a function from a folder to a vector store"
+        hint = "pass an unused name, and a function that opens a vector store in a folder"
         raise Invalid(f"{quoted(name)} with {shown(opener)} is not a vector store", hint=hint)
     _REGISTERED[name] = opener
 
@@ -68,7 +68,7 @@ def check_name(name: str) -> None:
     """Invalid for an unknown name."""
     known = (CHROMA, *_REGISTERED)
     if name and name not in known:
-        hint = f"{suggestion(name, known)}; another is made known by refold.register.vector_store"
+        hint = f"{suggestion(name, known)}; refold.register.vector_store adds another"
         raise Invalid(f"memory_vectors: there is no vector store {quoted(name)}", hint=hint)
 
 
@@ -126,7 +126,7 @@ def external_store(name: str, store: Store, embedder: Embedder | None) -> Extern
         return None
     opener = opener_of(name)
     if embedder is None:
-        hint = f"{install_hint('semantic')}; or give embedder="
+        hint = f"{install_hint('semantic')}; or pass embedder="
         raise Unavailable(f"no embedder is configured for {name}", hint=hint)
     return ExternalStore(name, opener, store.derived_path(f"memory.{name}") or "")
 

@@ -4,8 +4,8 @@ size and names of a message.
 An action names things. Names seen before are its needs: *fresh* ones were seen within the last ten
 messages, the others must have been remembered. The history does not depend on any policy, so it is
 kept once per session. A message is `{"role", "content"}`, with `tool_calls` (`id`, `name`,
-`arguments`) or `tool_call_id`; its text has each call's name and a line per argument. A token is
-four characters, and a message costs four more, for all policies alike. Neighbours: `policies`
+`arguments`) or `tool_call_id`; its text has each call's name and a line per argument. For all
+policies, a token is four characters, and a message costs four tokens more. Neighbours: `policies`
 count, `run` measures.
 """
 
@@ -99,7 +99,8 @@ class Prompt:
 
 @dataclass
 class Recall:
-    """The number of needs, and how many of them a policy's prompts met, in each sense."""
+    """The number of needs, and how many of them a policy's prompts met, in each sense of the
+    word."""
 
     needed: int = 0
     tellable: int = 0  # needs with a telling line in the history
@@ -114,7 +115,7 @@ class Recall:
     def weigh(self, prompt: Prompt, need: Need) -> None:
         if need.fresh:
             self.fresh += 1
-            # It is recent, so it is near the end.
+            # The line is recent, so it is near the end.
             self.fresh_met += prompt.text.rfind(need.name) >= 0
             return
         self.needed += 1
@@ -140,7 +141,7 @@ EXTENSIONS = (
     "py|js|ts|go|rs|c|h|cpp|java|rb|md|txt|json|yaml|yml|toml|cfg|ini|sh|html|css|sql|csv|xml|lock"
 )
 
-# In this order: at one position of the text the first kind that fits is taken.
+# The order matters: at a given position in the text, the first kind that matches counts.
 _KINDS = {
     "path": r"[\w.-]*/[\w./-]*\w",
     "file": rf"\b\w+\.(?:{EXTENSIONS})\b",
@@ -160,7 +161,8 @@ _WORD = re.compile(r"[A-Za-z]{3,}")
 def text_of(message: Message) -> str:
     parts = [message.get("content") or ""]
     for call in message.get("tool_calls") or ():
-        # Recorded as a plain name with its arguments; sent in the provider's own shape.
+        # A call is recorded as a plain name with its arguments, and sent in the provider's own
+        # shape.
         made = call.get("function") or call
         parts += [made.get("name", ""), argument_text(made.get("arguments"))]
     return "\n".join(parts)
@@ -227,8 +229,8 @@ def telling_share(text: str) -> float:
 
 
 def schema_words(messages: list[Message]) -> set[str]:
-    """The names of tools and of their arguments. They are in the tool definitions: nobody has to
-    remember them."""
+    """The names of tools and of their arguments. They are in the tool definitions, so nothing has
+    to remember them."""
     words: set[str] = set()
     for message in messages:
         for call in message.get("tool_calls") or ():

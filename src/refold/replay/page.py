@@ -1,12 +1,12 @@
 """The results of a replay: one HTML page, a drawing for a terminal, and the sentences that explain
 the figures.
 
-The page has the curves, a slider through the turns, and two pages side by side. It loads nothing
-and obeys nothing that it shows: its content security policy names the one style and the one script
-by their digests, content goes into text nodes or into JSON in which no tag can begin, and long
-texts are cut so that all fit. In the drawing, columns are runs of turns; refold's page is solid,
-everything is dotted, and a mark is a compaction. Neighbours: `run` has the figures and pages,
-`edges.commands.replay` shows the lines, `edges.displays.browser` uses the same document.
+The page has the curves, a slider through the turns, and two pages side by side. It loads nothing,
+and nothing that it shows can run: its content security policy lists the one style and the one
+script by their digests, content goes into text nodes or into JSON in which no tag can begin, and
+long messages are cut so that all fit. In the drawing, columns are runs of turns; refold's page is
+solid, everything is dotted, and a mark is a compaction. Neighbours: `run` has the figures and
+pages, `edges.commands.replay` prints the lines, `edges.displays.browser` uses the same document.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from refold.system.disk import os_failure
 
 MARK = "<!-- refold replay -->"
 WIDE, HIGH = 1_000, 300
-WINDOWS_DRAWN = 3  # higher curves leave the picture at its top: lower ones would look the same
+# Higher curves leave the picture at its top, or lower ones would all look the same.
+WINDOWS_DRAWN = 3
 BESIDE_FIRST = (AGENT, "sliding window")  # compared with refold until one is chosen
 Redact = Callable[[str], str]
 
 
 def page_of(title: str, id: str, replayed: Replayed, kept: Kept, rows: Sequence[Sequence[str]],
             redact: Redact, counted: str = "") -> str:  # fmt: skip
-    """The whole document. `rows` is the table, its heads first, `counted` how sizes are counted."""
+    """The whole document. `rows` is the table, with its headings first; `counted` explains how
+    sizes are counted."""
     last = max(0, len(replayed.outcome(OURS).turns) - 1)
     heading = redact(title)
     body = f"""<h1>{escape(heading)}</h1>\
@@ -105,7 +107,7 @@ def _chart(replayed: Replayed) -> str:
 
 
 def _cut(replayed: Replayed, top: int) -> str:
-    """The curves that leave the picture at its top, and how far they go."""
+    """The curves that leave the picture at its top, and how high they go."""
     most = {
         one.policy: max([turn.tokens for turn in one.turns] or [0]) for one in replayed.outcomes
     }
@@ -158,7 +160,7 @@ def _lists(replayed: Replayed, redact: Redact) -> str:
 
 
 def _turn(turn: int) -> str:
-    """A button that leads to a turn."""
+    """A button that goes to a turn."""
     return f'<button data-turn="{turn - 1}">turn {turn:,}</button>'
 
 
@@ -209,17 +211,14 @@ def plot(replayed: Replayed, *, width: int = WIDTH, is_utf8: bool = True) -> lis
             solid if page >= level else dotted if everything >= level else " "
             for page, everything in zip(pages, all_pages)
         ]
-        lines.append(f"{_label(row, top):>9} {side}{''.join(drawn)}".rstrip())
+        label = f"{top * row // HEIGHT:,}" if row in (HEIGHT, HEIGHT // 2) else ""
+        lines.append(f"{label:>9} {side}{''.join(drawn)}".rstrip())
     lines.append(f"{'0':>9} {corner}{floor * columns}")
     compacted = {
         (one.turn - 1) * columns // len(ours) for one in replayed.receipts if one.turn <= len(ours)
     }
     marks = "".join(mark if at in compacted else " " for at in range(columns))
     return [*lines, f"{'':>9}  {marks}".rstrip()] if compacted else lines
-
-
-def _label(row: int, top: int) -> str:
-    return f"{top * row // HEIGHT:,}" if row in (HEIGHT, HEIGHT // 2) else ""
 
 
 def _columns(turns: Sequence[Turn], columns: int) -> list[int]:
@@ -318,8 +317,8 @@ FILE_MODE = 0o600
 
 
 def document(mark: str, title: str, body: str, *, style: str, script: str = "") -> str:
-    """The whole document; `body` is HTML, in which all content is escaped already. What comes
-    after the mark differs from page to page, the mark says of which kind it is."""
+    """The whole document; `body` is HTML, in which all content is escaped already. The mark
+    identifies the kind of page; everything after it differs from page to page."""
     source = f" script-src {_source(script)};" if script else ""
     policy = (
         f"default-src 'none'; style-src {_source(style)};{source}"
@@ -342,7 +341,7 @@ def asset(package: str, name: str) -> str:
 
 
 def _source(content: str) -> str:
-    """The name of this very text in a content security policy."""
+    """The name of exactly this content in a content security policy."""
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
@@ -353,7 +352,7 @@ def json_text(value: object) -> str:
 
 
 def legend(drawn: str, names: Mapping[str, str]) -> str:
-    """The names of the lines in a picture, by class; a line that is missing is not named."""
+    """The names of the lines in a picture, by class, without those that are missing."""
     return "".join(
         f'<span class="is-{kind}"><i></i>{name}</span>'
         for kind, name in names.items()
@@ -362,13 +361,13 @@ def legend(drawn: str, names: Mapping[str, str]) -> str:
 
 
 def behind(heading: str, content: str) -> str:
-    """HTML behind a click."""
+    """HTML that unfolds on a click."""
     return f"<details><summary>{heading}</summary>{content}</details>"
 
 
 def room(sizes: Sequence[int]) -> int:
-    """The number of bytes for each text, so that all fit: short ones leave their room to the
-    long."""
+    """The number of bytes for each message, so that all fit: short ones leave their room to long
+    ones."""
     left, count = TEXTS_BYTES_MAX, len(sizes)
     for size in sorted(sizes):
         share = left // count

@@ -3,9 +3,9 @@ and refold as one of them.
 
 A policy has three methods: `start(budget)`, `observe(message)`, `prompt()`. A call and its results
 are kept or dropped together. As a courtesy, policies that cut also bring back the user's latest
-request. refold is one conversation in memory, asked for a page before every turn; the whole window
-is usable as input (`reserve_tokens` 0), and it counts as the measure does, so that all have the
-same budget. Neighbours: `needs` has the counter, `run` plays.
+request. refold is one conversation in memory that renders a page before every turn; the whole
+window is usable as input (`reserve_tokens` 0), and tokens are counted as the measure counts them,
+so that all have the same budget. Neighbours: `needs` has the counter, `run` plays.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Policy(Protocol):
 
 
 class Everything:
-    """Sends everything; also the base of the others: the log, its sizes, its units, and its
-    replacements."""
+    """Sends everything. As the base of the other policies, it has the log, its sizes, its units,
+    and its replacements."""
 
     def start(self, budget: int) -> None:
         self.budget = budget
@@ -45,17 +45,16 @@ class Everything:
         index = len(self.log)
         self.log.append(message)
         self.tokens.append(tokens_of(message))
+        role = message["role"]
         if self.opening:
-            self._extend_units(index, message["role"])
-        if message["role"] == "user":
+            first = self.log[self.units[-1][0]]["role"] if self.units else ""
+            if role == "tool" and first == "assistant":
+                self.units[-1].append(index)
+            else:
+                self.units.append([index])
+        if role == "user":
             self.request = index
             self.opening = self.opening or index + 1
-
-    def _extend_units(self, index: int, role: str) -> None:
-        if role == "tool" and self.units and self.log[self.units[-1][0]]["role"] == "assistant":
-            self.units[-1].append(index)
-        else:
-            self.units.append([index])
 
     def prompt(self) -> list[Message]:
         return list(self.log)
@@ -92,7 +91,7 @@ class SlidingWindow(Everything):
 
 
 class CutToHalf(Everything):
-    """A window that is cut to half when it is full and then grows again, so that the cache breaks
+    """A window that is cut to half when it is full and then grows again, so that the cache is lost
     less often."""
 
     def start(self, budget: int) -> None:
@@ -141,7 +140,7 @@ class MaskObservations(ClearResults):
 
 
 class DedupElseHalf(Everything):
-    """Replaces repeated tool results but the newest; if that frees too little, drops half of the
+    """Replaces repeated tool results except the newest; if that frees too little, drops half of the
     middle."""
 
     enough = 0.7
@@ -201,7 +200,7 @@ _KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class Refold:
-    """One conversation in memory, asked for a page before every turn."""
+    """One conversation in memory, which renders a page before every turn."""
 
     def __init__(self, **config: Any) -> None:
         self.config = {"reserve_tokens": 0, **config}
@@ -226,7 +225,7 @@ def simple(message: Message) -> Message:
 
 
 def plain(message: Message) -> Message:
-    """A message in the measure's shape: content as one text, calls without their wrapper."""
+    """A message in the measure's shape: content as one string, calls without their wrapper."""
     content = message.get("content") or ""
     if not isinstance(content, str):
         content = "\n".join(part.get("text", "") for part in content)

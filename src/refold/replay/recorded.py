@@ -1,10 +1,10 @@
-"""A stored session, read for a verdict: its messages, its bill, its window, and the windows it is
-measured in.
+"""A stored session, read for a verdict: its messages, its bill, its window, and the windows to
+measure it in.
 
-The bill is the conversation's own, so it is what `refold stats --cost` shows. Another model may be
-asked for: then all calls are priced as that model's. Where no usage is recorded, or refold folded
-the calls, the bill is our own count and says that it is estimated. Neighbours: `session` reads the
-messages, `verdict` judges, `edges.commands.replay` shows.
+The bill is the conversation's own, so it equals that of `refold stats --cost`. If the caller asks
+for another model, all calls are priced as that model's. Where no usage is recorded, or refold
+folded the calls, the bill is our own count and says that it is estimated. Neighbours: `session`
+reads the messages, `verdict` judges, `edges.commands.replay` shows.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
     model = model_wanted or said.model
     info = model_info(model or None)
     if any(batch.purpose != ADOPTED for batch in context.log.batches()):
-        # Folded calls say nothing about the size of everything.
-        said = replace(said, messages=[_without_usage(one) for one in said.messages])
+        # Folded calls do not show the size of the full history.
+        without = [{key: one[key] for key in one if key != USAGE} for one in said.messages]
+        said = replace(said, messages=without)
     if model_wanted is not None:
         said = replace(said, messages=[_priced_as(model, one) for one in said.messages])
     scale = scale_of(said.messages)
@@ -80,7 +81,7 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
         remark = "the session does not name its model"
     elif not info.known:
         remark = f"no table knows the model {model}: its prices and its window are not known"
-    # The window of a conversation behind the proxy is a wish.
+    # Behind the proxy, the window of a conversation is only a wish.
     had = 0 if model_wanted is not None or KEEPER in context.view.tags else said.window
     whole = [one for one in said.messages if not one.get(SUMMARY)]
     return Recorded(
@@ -96,10 +97,6 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
         bill=bill,
         remark=remark,
     )
-
-
-def _without_usage(message: Message) -> Message:
-    return {name: value for name, value in message.items() if name != USAGE}
 
 
 def _priced_as(model: str, message: Message) -> Message:
@@ -129,8 +126,8 @@ def measured(
     settings: Settings,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Measured:
-    """The session in its own window, with refold's defaults, and in these, with these settings; in
-    one pass."""
+    """Replays the session in one pass: in its own window with refold's defaults, and in these
+    windows with these settings."""
 
     def chosen(window: int) -> dict[str, Any]:
         return {} if window == session.window else settings(window)

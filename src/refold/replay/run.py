@@ -1,12 +1,11 @@
-"""One session through all policies, side by side: what each would have sent, its cost, its faults
-and its losses; or through refold alone in several windows at once.
+"""Plays one session through all policies, side by side, and finds what each would have sent, its
+cost, its faults and its losses; or plays it through refold alone, in several windows at once.
 
-Where the provider's reports are known, what the agent really sent is billed as reported, and every
-other prompt in proportion (`scale`); otherwise a prompt that begins like the one before comes from
-the cache as far as it is the same. Once the session is longer than the window, or refold has
-folded, the names in a turn are looked up in each prompt (`needs`): a name is kept if a line that
-says something about it is there. Neighbours: `policies`, `session`; `verdict` and `page` show the
-result.
+Where the provider's reports are known, the agent's real prompts are billed as reported, and all
+others in proportion (`scale`); otherwise a prompt counts as cached as far as it begins like the one
+before. Once the session is longer than the window, or refold has folded, the names in a turn are
+looked up in each prompt (`needs`): a name is kept if the prompt has a line that says something
+about it. Neighbours: `policies`, `session`; `verdict` and `page` show the result.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ LOST_MAX = 50
 
 
 class Turn(Struct, frozen=True):
-    """One prompt: its size, its cached part, and whether it changed something of the prompt
-    before."""
+    """One prompt: its size, its cached part, and whether it changed part of the prompt before."""
 
     tokens: int
     cached: int
@@ -117,9 +115,9 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 
 class Kept(Struct):
-    """Every prompt of every policy: each text once, and a page as the number of texts that it
-    shares with the page before, and the runs of texts after them (a first text, and a count). `log`
-    are the session's own messages, `seen` their number before each turn."""
+    """Every prompt of every policy. Each message's text is stored once; a page is the number of
+    messages that it shares with the page before, and the runs of messages after them (the first,
+    and a count). `log` has the session's own messages, `seen` their number before each turn."""
 
     texts: dict[str, int] = field(default_factory=dict)
     pages: dict[str, list[tuple[int, list[tuple[int, int]]]]] = field(default_factory=dict)
@@ -218,11 +216,11 @@ class _Run:
         self.changed: list[bool] = []
         self.lost: list[Lost] = []
         self.recall = Recall()
-        self.wrong: set[str] = set()  # with the newest prompt
+        self.wrong: set[str] = set()  # the faults of the newest prompt
         self.faulty = 0
         self.faults: dict[str, int] = {}
         self.previous: list[str] = []
-        # The newest prompt as far as it was read: its texts, their sizes, and its faults.
+        # The newest prompt as far as it was read: its messages, their sizes, and its faults.
         self.prompt: list[Message] = []
         self.said: list[str] = []
         self.sizes: list[int] = []
@@ -240,8 +238,10 @@ class _Run:
         said = self.said.copy()
         self._bill(said)
         self._count({*self.wrong, *self.order.faults(request)})
-        if needs and self.name == ALL:
-            self._have_all(needs)
+        if needs and self.name == ALL:  # a prompt with all messages meets every need
+            told = sum(bool(need.telling) for need in needs)
+            self.recall.tellable += told
+            self.recall.rich += told
         elif needs:
             self._weigh(Prompt("\n".join(said)), needs)
 
@@ -275,12 +275,6 @@ class _Run:
         self.faulty += bool(wrong)
         for fault in sorted(wrong):
             self.faults[fault] = self.faults.get(fault, 0) + 1
-
-    def _have_all(self, needs: list[Need]) -> None:
-        """Counts every need as met, for a prompt with all messages."""
-        told = sum(bool(need.telling) for need in needs)
-        self.recall.tellable += told
-        self.recall.rich += told
 
     def _prompt(self) -> list[Message]:
         try:
@@ -356,7 +350,7 @@ class ReadOnce:
             text = text_of(message)
             said = text.rstrip() if message["role"] == "system" else text  # without a blank front
             found = Read(message, f"{message['role']}\0{said}", tokens_of_said(text))
-            # It keeps the message too, so that no other one can get its identity.
+            # The message is kept too, so that no other object can get its id.
             self._read[id(message)] = found
         return found
 
@@ -421,7 +415,8 @@ class _Player:
         self.messages, self.model, self.kept, self.scale = messages, model, kept, scale
         self.read_once = ReadOnce()
         self.ours = {window: _Checked(**self._settings(window, settings)) for window in windows}
-        # What no window limits is weighed with the only window, or after a compaction of its own.
+        # Policies without a window limit are weighed if there is only one window, or after a
+        # compaction of their own.
         free = scale.ours(windows[0]) if len(windows) == 1 else sys.maxsize
         policies: list[tuple[str, Policy, int]] = [
             *((OURS, policy, scale.ours(window)) for window, policy in self.ours.items()),
@@ -445,7 +440,8 @@ class _Player:
         return {**chosen, "tokens_cap": self.scale.ours(self.cap)}
 
     def take(self, message: Message) -> None:
-        """Takes the next message; before one of the assistant, every policy gives its prompt."""
+        """Takes the next message; before a message of the assistant, every policy makes its
+        prompt."""
         if message.get(SUMMARY):
             for run in self.runs:
                 if run.name == AGENT:
@@ -504,8 +500,8 @@ USER_FIRST = frozenset({"anthropic", "gemini"})  # dialects in which the user mu
 
 
 def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
-    """The faults that a provider would refuse or a user not forgive: too long, or found by
-    `Order`."""
+    """The faults that a provider would refuse or a user would not forgive: excess length, and those
+    that `Order` finds."""
     order = Order()
     order.extend(prompt)
     found = ["over budget"] if tokens_of_all(prompt) > budget else []
@@ -513,8 +509,8 @@ def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
 
 
 class Order:
-    """Reads a prompt message by message; one that grew is read on from its end. Whether the user
-    must speak first depends on the provider."""
+    """Reads a prompt message by message; if a prompt grew, only its new part is read. Whether the
+    user must speak first depends on the provider."""
 
     def __init__(self, *, user_first: bool = True) -> None:
         self._found: dict[str, None] = {}  # each once, in the order found
@@ -532,14 +528,12 @@ class Order:
         """Reads the next messages."""
         for message in messages:
             if message["role"] == "tool":
-                self._answer(message.get("tool_call_id", ""))
+                call = message.get("tool_call_id", "")
+                if call not in self._waiting:
+                    self._found["orphaned result"] = None
+                self._waiting.discard(call)
             else:
                 self._say(message)
-
-    def _answer(self, call: str) -> None:
-        if call not in self._waiting:
-            self._found["orphaned result"] = None
-        self._waiting.discard(call)
 
     def _say(self, message: Message) -> None:
         if self._waiting:
@@ -554,7 +548,7 @@ class Order:
 
 
 def same_prefix(before: list[str], now: list[str]) -> int:
-    """The number of texts that a prompt has in common with the one before."""
+    """The number of messages at the beginning that a prompt shares with the one before."""
     if before == now[: len(before)]:
         return len(before)
     pairs = enumerate(zip(before, now))

@@ -1,11 +1,11 @@
 """The recorded usage of a session, and how it relates to the sizes that a replay counts.
 
 A replay counts four characters a token, and a session's file lacks the agent's system prompt and
-tools. The provider's reports tell both: `ratio` is the provider's tokens per token that we count,
-`front` the part of every prompt that is not in the file. Both are fitted once per session, and the
-front is played as blank text, so that it takes its room in every window. A prompt that differs from
-the recorded one costs what was recorded less the difference; the recorded one costs exactly that.
-Neighbours: `session` attaches usage to answers, `run` plays.
+tools. The provider's reports make up for both: `ratio` is the number of the provider's tokens per
+token that we count, `front` the part of every prompt that is not in the file. Both are fitted once
+per session, and the front is played as blank text, so that it takes up its room in every window. A
+prompt that differs from the recorded one costs what was recorded less the difference; the recorded
+one costs exactly that. Neighbours: `session` attaches usage to answers, `run` plays.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def scale_of(messages: list[Message]) -> Scale:
     ratio = 1.0
     if len(pairs) >= FITTED_MIN and max(ours) > min(ours):
         fitted = linear_regression(ours, reported)
-        if fitted.intercept < 0:  # what the count misses, such as thinking, grows with the session
+        if (
+            fitted.intercept < 0
+        ):  # tokens that the count misses, such as thinking, grow with the session
             fitted = linear_regression(ours, reported, proportional=True)
         ratio = min(RATIO_MAX, max(RATIO_MIN, fitted.slope))
     front = median(there - ratio * here for here, there in zip(ours, reported))
@@ -65,8 +67,8 @@ def scale_of(messages: list[Message]) -> Scale:
 
 
 def _sizes(messages: list[Message]) -> Iterator[tuple[int, int]]:
-    """Of each answer with usage: the prompt that the agent sent, as we count it, and as reported. A
-    summary replaces everything before it but the system prompt."""
+    """For each answer with usage, the size of the prompt that the agent sent: as we count it, and
+    as reported. A summary replaces everything before it but the system prompt."""
     opening = opening_of([one for one in messages if not one.get(SUMMARY)])
     size = systems = count = 0
     for message in messages:
@@ -82,7 +84,7 @@ def _sizes(messages: list[Message]) -> Iterator[tuple[int, int]]:
 
 
 def with_front(messages: list[Message], scale: Scale) -> list[Message]:
-    """The session with the missing front in its system prompt: blanks, in which nothing is
+    """The session with the missing front in its system prompt, as blanks in which no name can be
     found."""
     if not scale.front:
         return messages

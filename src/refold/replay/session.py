@@ -1,11 +1,13 @@
-"""A conversation for the measures: every message ever said in it, in lawful order.
+"""A conversation in the form that the measures need: every message ever said in it, in lawful
+order.
 
 Messages hidden by a compaction are included, because every policy decides for itself. Messages
 taken back before the session went on are not: no prompt had both. A person's restore after the last
-message does not belong to the session. An erased message leaves its shape, as on the page. A
-summary adopted from another agent is marked, for the policy that follows the agent. Results come
-directly after their calls; an unanswered call says so. An answer has the usage that its provider
-reported. Neighbours: `needs` has the shape, `run` plays it, `scale` relates its sizes to usage.
+message does not belong to the session. An erased message keeps its place, as on the page. A summary
+adopted from another agent is marked, for the policy that follows the agent. Results come directly
+after their calls; a call without one gets a result that says so. An answer has the usage that its
+provider reported. Neighbours: `needs` has the shape, `run` plays it, `scale` relates its sizes to
+usage.
 """
 
 from __future__ import annotations
@@ -103,8 +105,8 @@ def _merged(metas: Iterable[Event]) -> Meta:
 
 
 def _until_the_end(controls: Iterable[Event], spoken: set[int]) -> Iterator[Event]:
-    """The controls without a person's after the last message. A session itself takes back message
-    by message."""
+    """The controls, without those of a person after the last message. The session itself takes
+    messages back one at a time."""
     last = max(spoken, default=0)
     for event in controls:
         is_back = event.seq > last and event.kind in ("restore", "revert")
@@ -124,7 +126,7 @@ def _spoken(
     context: Context, then: Switches, now: Switches, *, is_imported: bool
 ) -> Iterator[needs.Message]:
     """The messages that were not off at that time, the compactions of another agent, and the
-    reported usage; erased messages in their shape. An importer marks all usage as estimated,
+    reported usage; erased messages keep their place. An importer marks all usage as estimated,
     because its page is not refold's."""
     erased, model = now.erased, ""
     for event in context.log.events():
@@ -182,8 +184,13 @@ def _ordered(said: Iterable[needs.Message]) -> Iterator[needs.Message]:
             if message["tool_call_id"] in waiting:
                 waiting[message["tool_call_id"]] = message
             continue
-        if message["role"] == "assistant" and turn is not None and _is_open(waiting):
-            _join(turn, message, waiting)
+        is_open = all(result is None for result in waiting.values())
+        if message["role"] == "assistant" and turn is not None and is_open:
+            # No call of the turn has its result yet, so this message belongs to the same turn.
+            turn["content"] = "\n".join(filter(None, (turn["content"], message["content"])))
+            if calls := message.get("tool_calls"):
+                turn["tool_calls"] = [*(turn.get("tool_calls") or ()), *calls]
+                waiting.update({call["id"]: None for call in calls})
             continue
         if turn is not None:
             yield from _turn(turn, waiting)
@@ -195,22 +202,6 @@ def _ordered(said: Iterable[needs.Message]) -> Iterator[needs.Message]:
             yield message
     if turn is not None:
         yield from _turn(turn, waiting)
-
-
-def _is_open(waiting: dict[str, needs.Message | None]) -> bool:
-    """Whether no call of a turn has its result yet: the next message then belongs to the same
-    turn."""
-    return all(result is None for result in waiting.values())
-
-
-def _join(
-    turn: needs.Message, message: needs.Message, waiting: dict[str, needs.Message | None]
-) -> None:
-    turn["content"] = "\n".join(filter(None, (turn["content"], message["content"])))
-    calls = message.get("tool_calls") or []
-    if calls:
-        turn["tool_calls"] = [*(turn.get("tool_calls") or ()), *calls]
-        waiting.update({call["id"]: None for call in calls})
 
 
 def _turn(turn: needs.Message, waiting: dict[str, needs.Message | None]) -> Iterator[needs.Message]:

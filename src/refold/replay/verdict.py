@@ -1,8 +1,8 @@
-"""Is refold worth it? What sessions really cost, what they would have cost in smaller windows, and
-a recommendation, in at most four sentences.
+"""Whether refold is worth it: what sessions really cost, what they would have cost in smaller
+windows, and a recommendation, in at most four sentences.
 
-The bill is what was recorded. A window's cost is the bill less the difference that folding makes to
-the calls of the session, so everything else on the bill stays on it. A window is recommended if it
+The bill is the recorded one. A window's cost is the bill less the difference that folding makes to
+the calls of the session, so the rest of the bill stays the same. A window is recommended if it
 saves enough and keeps nearly everything that was needed later; one that the agent's system prompt
 and tools alone would fill changes nothing. Neighbours: `run` plays, `scale` relates sizes to usage,
 `edges.commands.replay` shows.
@@ -122,7 +122,7 @@ def verdict_of(sessions: Sequence[Measured], run: str) -> Verdict:
 
 
 def _option(sessions: Sequence[Measured], column: Sequence[Replayed], bill: Bill) -> Option:
-    """All sessions, each in its window of the column."""
+    """The option for all sessions, each in its window of the column."""
     cost, tokens, too_small, compactions = bill.cost, bill.input, 0, 0
     ours: list[Outcome] = []
     for replayed in column:
@@ -187,7 +187,8 @@ def _in_own(made: Verdict) -> str:
     full = f"At most {min(made.filled, 1.0):.0%} of {which} was used"
     if not own.compactions:
         return f"{full}: nothing would have been folded there."
-    return f"{full}: folding there, {_times(own)}, would have {_effect(made, own)}."
+    times = "once" if own.compactions == 1 else f"{own.compactions:,} times"
+    return f"{full}: folding there, {times}, would have {_effect(made, own)}."
 
 
 def _in_others(made: Verdict, best: Option | None) -> str:
@@ -197,7 +198,9 @@ def _in_others(made: Verdict, best: Option | None) -> str:
         return ""
     shown = best or max(tried, key=lambda one: (1.0 if one.kept is None else one.kept, one.saved))
     change = f"{amount(made.bill.cost)} → {amount(shown.cost)}, " if made.bill.cost else ""
-    kept = "nothing from long before was needed" if shown.kept is None else _needed(shown.kept)
+    kept = "nothing from long before was needed"
+    if shown.kept is not None:
+        kept = f"{shown.kept:.0%} of what was needed later was in the prompt"
     theirs = ""
     if made.agent_kept is not None:
         theirs = f"; the agent's own compactions kept {made.agent_kept:.0%}"
@@ -219,10 +222,6 @@ def _advice(made: Verdict, run: str) -> str:
     return f"Not worth it: no window tried here {needed}."
 
 
-def _times(option: Option) -> str:
-    return "once" if option.compactions == 1 else f"{option.compactions:,} times"
-
-
 def _effect(made: Verdict, option: Option) -> str:
     if made.bill.cost is None or option.cost is None:
         return f"sent {_less(option.saved)}"
@@ -232,7 +231,3 @@ def _effect(made: Verdict, option: Option) -> str:
 
 def _less(saved: float) -> str:
     return f"{saved:.0%} less" if saved >= 0 else f"{-saved:.0%} more"
-
-
-def _needed(kept: float) -> str:
-    return f"{kept:.0%} of what was needed later was in the prompt"

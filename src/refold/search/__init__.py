@@ -1,5 +1,5 @@
-"""Search: full text, and vectors where there is an embedder, over everything that was ever said.
+"""Search over everything that was ever said: full text, and vectors if there is an embedder.
 
 An index is derived from logs and can be thrown away; hits name events by conversation and seq.
-README.md in this folder says in which order to read the modules.
+README.md in this folder gives the order in which to read the modules.
 """

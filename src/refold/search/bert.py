@@ -1,9 +1,10 @@
-"""A small BERT in numpy: texts in, a vector for every token, word or group of words out.
+"""A small BERT in numpy: turns text into a vector for every token, word or group of words.
 
-It computes what sentence encoders use of such a model, from the files they are published as:
-`config.json`, `model.safetensors` and `tokenizer.json`. The tokens of a batch follow each other
-without padding; only attention looks at one text at a time. Imported late, because numpy is
-optional. Neighbours: `embedders.Transformer` loads it; docs/decisions/0028 says why it is ours.
+It computes the parts of the model that sentence encoders use, from the files in which they are
+published: `config.json`, `model.safetensors` and `tokenizer.json`. The tokens of a batch are
+concatenated without padding; only attention looks at one text at a time. Imported late, because
+numpy is optional. Neighbours: `embedders.Transformer` loads it; docs/decisions/0028 says why it is
+ours.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Shape(Struct, frozen=True, kw_only=True):
 
 
 class Bert:
-    """The model and the tokenizer in a folder. Reads at most 1,000 characters of a text."""
+    """The model and the tokenizer in a folder. Reads at most the first 1,000 characters of each
+    text."""
 
     def __init__(self, folder: Path) -> None:
         self.shape = _shape(folder / "config.json")
@@ -174,7 +176,7 @@ def _shape(path: Path) -> Shape:
     try:
         shape = decoding.convert(json.loads(path.read_bytes()), Shape)
     except (ValueError, OSError) as error:
-        raise Unavailable(f"{path} does not say the shape of a model: {error}") from error
+        raise Unavailable(f"{path} does not describe a model: {error}") from error
     kind = (shape.model_type, shape.hidden_act, shape.position_embedding_type)
     if kind != ("bert", "gelu", "absolute"):
         raise Unavailable(f"{path}: {' '.join(kind)} is not a BERT", hint="such as all-MiniLM-L6")

@@ -132,7 +132,7 @@ def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Docume
 
 
 def pieces(content: str) -> Iterator[tuple[int, str]]:
-    """Splits a text into pieces, each with its start. A piece ends after the last line break in its
+    """Splits text into pieces, each with its start. A piece ends after the last line break in its
     second half, or at `PIECE_CHARS` if there is no such break. Empty text makes one piece."""
     start, end = 0, -1
     while end < len(content):

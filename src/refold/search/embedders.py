@@ -1,11 +1,11 @@
-"""Text to vectors: the embedders of the extras, and the rules for any other.
+"""Text to vectors: the embedders in the extras, and the rules for any other.
 
 An embedder is a callable from a list of texts to as many vectors, all of one length. It may have a
 `name` (a new name means other vectors, and the old ones are dropped), may be `additive` (the vector
 of a text is the mean of its words' vectors, so the words of a query are weighted one by one), and
-may have a `threshold`, the least cosine that means something. `bert:FOLDER` names a transformer.
-Nothing is downloaded, and nothing heavy imported before the first text. Neighbours: `vectors` calls
-an embedder, `bert` computes a transformer, `edges/endpoints` has one on a server.
+may have a `threshold`, the lowest meaningful cosine. `bert:FOLDER` names a transformer. Nothing is
+downloaded, and nothing heavy imported before the first text. Neighbours: `vectors` calls an
+embedder, `bert` computes a transformer, `edges/endpoints` has one on a server.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 
 def chosen(embedder: Embedder | str | bool | None) -> Embedder | None:
-    """The given or named embedder; the best installed one for None; no embedder for False."""
+    """An embedder as it is, or by its name; the best installed one for None; no embedder for
+    False."""
     check_embedder(embedder)
     if embedder is False:
         return None
@@ -53,13 +54,14 @@ def chosen(embedder: Embedder | str | bool | None) -> Embedder | None:
     threshold = getattr(embedder, "threshold", None)
     if threshold is not None and not isinstance(threshold, (int, float)):
         raise Invalid(
-            f"embedder: its threshold {quoted(threshold)} is not a number", hint="the least cosine"
+            f"embedder: its threshold {quoted(threshold)} is not a number",
+            hint="the lowest meaningful cosine",
         )
     return embedder
 
 
 def by_name(name: str) -> Embedder | str | bool | None:
-    """The embedder of a setting: empty (the best installed one), `off`, the extra `semantic` or
+    """The embedder in a setting: empty (the best installed one), `off`, the extra `semantic` or
     `semantic-large`, or a folder. Unavailable, with an install hint, if it is missing."""
     if name.startswith(FOLDER_PREFIX):
         return name
@@ -74,11 +76,11 @@ def by_name(name: str) -> Embedder | str | bool | None:
 
 
 def check_embedder(embedder: object) -> None:
-    """Invalid for a value that neither is nor names an embedder. A named one is loaded at first
-    use."""
+    """Invalid for a value that is neither an embedder nor the name of one. A named embedder is
+    loaded at first use."""
     is_named = isinstance(embedder, str) and embedder.startswith(FOLDER_PREFIX)
     if not (embedder is None or isinstance(embedder, bool) or is_named or callable(embedder)):
-        hint = "give a function from a list of texts to vectors, or bert:FOLDER"
+        hint = "pass a function from a list of texts to vectors, or bert:FOLDER"
         raise Invalid(f"embedder is {shown(embedder)}", hint=hint)
 
 
@@ -179,7 +181,7 @@ class WordVectors:
             weights, tokenizer = self.folder / _WEIGHTS, self.folder / _TOKENIZER
             if not (weights.is_file() and tokenizer.is_file()):
                 raise Unavailable(
-                    f"{self.folder} does not hold the weights",
+                    f"{self.folder} does not have the weights",
                     hint=install_hint("semantic"),
                 )
             from safetensors.numpy import load_file
@@ -195,7 +197,7 @@ class WordVectors:
 class Transformer:
     """The sentence encoder in a folder, loaded at the first text.
 
-    It gives every word a vector that depends on its sentence. Their mean is the vector of the text
+    Every word has a vector that depends on its sentence. Their mean is the vector of the text
     (`embedder(texts)`). Search compares more finely: each word of a query (`words_of`) with groups
     of three words of a message (`grouped`).
     """
@@ -242,7 +244,7 @@ class Transformer:
         for file in FILES:
             if not (self.folder / file).is_file():
                 raise Unavailable(
-                    f"{self.folder} does not hold {file}",
+                    f"{self.folder} does not have {file}",
                     hint="the folder of a sentence encoder has " + ", ".join(FILES),
                 )
 

@@ -1,9 +1,10 @@
-"""The fronts of all logs of a store: they find the conversation that begins like a message list.
+"""The fronts of all logs in a store, by which to find the conversation that begins like a message
+list.
 
-A derived file of its own (`fingerprints.db`), because only followers of external histories need it.
-Nothing here is on the way of an append: a query first catches up with the logs that grew, from the
-front at which each ended. Deleted and erased conversations leave the file at once (`forget`).
-Neighbours: `log.fingerprints` defines a front, `edges` asks.
+They are kept in a derived file of their own (`fingerprints.db`), because only followers of external
+histories need them. Nothing here delays an append: a query first catches up with the logs that
+grew, from the last known front of each. Deleted and erased conversations are removed from the file
+at once (`forget`). Neighbours: `log.fingerprints` defines a front, `edges` asks.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CREATE TABLE fronts(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX of_log ON fronts(log);
 """
-FORM = Form(application_id=0x72656679, version=1, schema=SCHEMA, table="fronts")  # "refy"
+FORM = Form(application_id=0x72656679, version=1, schema=SCHEMA)  # "refy"
 _HAVING = "SELECT id FROM fronts JOIN logs ON logs.number = log WHERE fronts.front = ?"
 
 

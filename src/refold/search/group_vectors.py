@@ -2,7 +2,7 @@
 
 One vector for a whole message loses the meaning of its words; with one for every three words, `car`
 and `repair` find "my automobile needs new brakes". A group is a row of bytes without its length.
-Each word takes its best group in every entry, measured in deviations over all entries; short
+Each word counts by its best group in every entry, measured in deviations over all entries; short
 messages borrow from short neighbours, at a handicap. The sum over the words, weighted by rarity, is
 the nearness. Weights and handicaps come from cross-validation over `bench/locomo.py` for talk, and
 `bench/recall.py` for agents. Neighbours: `vectors` keeps the rows, `bert` makes them.
@@ -25,7 +25,7 @@ from refold.search.vector_arithmetic import LENGTH_MIN, Loaded, Nearness, lendin
 from refold.search.vectors import COMMON_SHARE, QUIET_RARITY, Vectors, entries_by_word, guarded
 from refold.search.words import Query
 
-COMMON_MIN = 5  # entries; a word in fewer is not common, however few entries there are
+COMMON_MIN = 5  # entries; a word in fewer entries is not common, however few there are in all
 COMPARED_MAX, BATCH = 20_000, 32
 BLOCK_ROWS = 8_192
 INTEGER_MAX = 127
@@ -148,7 +148,7 @@ class Groups:
         return units(numpy.add.reduceat(units(rows), self._starts, axis=0))
 
     def _cosines(self, words: Any) -> Any:
-        """Every group with every word, in blocks: floats take four times the room."""
+        """The cosine of every group with every word, in blocks: floats take four times the room."""
         out = numpy.empty((len(self._rows), len(words)), dtype=numpy.float32)
         for start in range(0, len(out), BLOCK_ROWS):
             rows = self._rows[start : start + BLOCK_ROWS].astype(numpy.float32)

@@ -2,10 +2,10 @@
 
 An entry's id consists of the number of its conversation, its kind, and its position among the
 entries of that kind (a lane). So a conversation is a range of ids, neighbours have adjacent ids,
-and the newest entries have the highest: FTS5 answers all three without another lookup. The index
-keeps terms and no text; the text of a hit is read from the log. An artifact that is missing,
+and the newest entries have the highest ids: FTS5 can use all three without another lookup. The
+index keeps terms and no text; the text of a hit is read from the log. An artifact that is missing,
 damaged or not text is left out: `refold verify` reports it. Neighbours: `database` opens the file,
-`documents` turns events into documents, `index_query` queries, `upkeep` brings the events.
+`documents` turns events into documents, `index_query` queries, `upkeep` feeds it events.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Index:
             self.connection = database.copy(copy_of)
         else:
             self.connection, self.notice = database.connect(path)
-        # The sum over all lanes, and the state of the file that it is for.
+        # The sum over all lanes, and the state of the file in which it is valid.
         self._whole_size: tuple[Any, tuple[int, float]] = (None, (0, 1.0))
         self.connection.register_fts5_function("occurrences", _occurrences)
         name, *options = words.TOKENIZER
@@ -148,17 +148,13 @@ class Index:
     @property
     def followed(self) -> int:
         """The store's count of changes up to which everything is in the index; 0 if unknown."""
-        has_count = "SELECT 1 FROM sqlite_schema WHERE name = 'progress'"
-        if not self.connection.execute(has_count).get:
-            return 0
         found: int | None = self.connection.execute("SELECT upto FROM progress").get
         return found or 0
 
     def note_followed(self, upto: int) -> None:
-        """Keeps the count; 0 makes the next search compare all conversations."""
+        """Stores the count; 0 makes the next search compare all conversations."""
         if upto != self.followed:
             with database.transaction(self.connection):
-                self.connection.execute(_PROGRESS)
                 self.connection.execute("INSERT OR REPLACE INTO progress VALUES (1, ?)", (upto,))
 
     def enter(self, about: Conversation) -> None:
@@ -345,8 +341,6 @@ class Index:
 # --- SQL ---
 
 _MARK = "SELECT id, number, head, chain, parent, parent_seq FROM conversations "
-# Made when it is first needed, so that older indexes stay as they are.
-_PROGRESS = "CREATE TABLE IF NOT EXISTS progress(one INTEGER PRIMARY KEY, upto INTEGER) STRICT"
 _MARK_MOVED = "UPDATE conversations SET head = ?, chain = ? WHERE number = ?"
 _ENTER = """
 INSERT OR IGNORE INTO conversations(id, parent, parent_seq, head, chain) VALUES (?,?,?,?,?)

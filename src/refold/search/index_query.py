@@ -1,10 +1,10 @@
 """The entries of an index that match a query: the best, with their scores, or the newest.
 
-FTS5 says where each term occurs and how often; `rank` makes an order of it. The work is bounded: of
-a very common term only the newest matches are read, and only the best of all matches are weighed.
-Ids grow with time only inside a lane, so the newest entries are found lane by lane, until the
-remaining lanes are older. SQL values are always bound. Neighbours: `index` explains lanes and ids,
-`rank` and `words` have the arithmetic, `searcher` asks.
+FTS5 reports where each term occurs and how often; `rank` orders the matches. The work is bounded:
+for a very common term, only the newest matches are read, and only the best of all matches are
+scored. Ids grow with time only inside a lane, so the newest entries are found lane by lane, until
+the remaining lanes are older. SQL values are always bound. Neighbours: `index` explains lanes and
+ids, `rank` and `words` have the arithmetic, `searcher` asks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def match_query(
     return f"SELECT {columns} FROM documents{join} WHERE {where}{conditions}", values
 
 
-# True if every tool whose result the entry is, is ours; names are separated by newlines.
+# True for a result of our own tools alone; the names of tools are separated by newlines.
 _OWN = f"\n{OWN_PREFIX}"
 IS_OWN = (
     "entries.role = 'tool' AND entries.tools <> '' AND"
@@ -91,7 +91,7 @@ _AUTHORS = (
 def matches(
     index: Index, query: Query, ranges: Sequence[Range], filters: Filters
 ) -> list[rank.Matches]:
-    """The occurrences of each term of the query. Of a very common term only the newest are read."""
+    """The occurrences of each term of the query; only the newest for a very common term."""
     total, _ = index.size(ranges)
     most = postings_max(query)
     found: list[rank.Matches] = []
@@ -138,7 +138,7 @@ def scored(
     else:
         out = rank.scores(found, kept & sizes.keys(), sizes, asking, total, mean)
     if not is_question_query(query):
-        # A query of a word or two wants exactly these words; only a question wants an answer.
+        # A query of a word or two is about exactly these words; only a question asks for an answer.
         out = {id: score for id, score in out.items() if id in kept}
     else:
         out.update((id, rank.QUESTION_FACTOR * out[id]) for id in asking & out.keys())
@@ -226,8 +226,8 @@ def allowed(
 def leanings(
     index: Index, query: Query, ranges: Sequence[Range], ids: Sequence[int]
 ) -> dict[int, float]:
-    """Score corrections that do not depend on words: more for messages by a person the query
-    names, less for questions if the query is one."""
+    """Score corrections that do not depend on words: higher for messages by a person whom the query
+    names, lower for questions if the query is one."""
     out: dict[int, float] = {}
     author = _author_named(index, query, ranges)
     if author:
@@ -248,7 +248,7 @@ def _author_named(index: Index, query: Query, ranges: Sequence[Range]) -> str:
 
 
 def author_named(query: Query, messages: Mapping[str, int]) -> str:
-    """The one author named by the query, of those with several messages; empty if there is none,
+    """The one author named by the query, among those with several messages; empty if there is none,
     or more than one."""
     named = {term.text.lower() for term in query.terms}
     authors = [
@@ -285,7 +285,7 @@ def _walk_lanes(
         if len(found) >= most and sorted(found.values())[-most] >= updated:
             break
         if walked == LANES_WALKED and ranges == EVERYWHERE:
-            # Too many lanes: order all matches by time instead.
+            # There are too many lanes: order all matches by time instead.
             return dict(_dated(index, match, EVERYWHERE[0], filters, most, "entries.at_ms"))
         if not top and ranges == EVERYWHERE:
             # The newest conversation mostly has the highest ids itself.
@@ -306,7 +306,7 @@ def _lanes(index: Index, ranges: Sequence[Range], filters: Filters) -> Iterator[
     kinds = f"number & {KIND_MASK} IN ({kind_numbers(filters)})"
     query = f"SELECT number, updated_ms FROM lanes WHERE {kinds} AND number BETWEEN ? AND ?"
     if ranges == EVERYWHERE:
-        # Read one by one: more than a few are seldom needed.
+        # Lanes are read one by one: more than a few are seldom needed.
         rows = index.connection.execute(query + " ORDER BY updated_ms DESC", (0, ID_MAX))
         return ((*lane_range(number), updated) for number, updated in rows)
     found: list[Lane] = []

@@ -1,12 +1,12 @@
 """The order of matches: BM25 in which a short message borrows words from its neighbours.
 
-A rare term says more than a common one (`inverse_document_frequency`), further occurrences say less
-(`saturation`), and an occurrence in a long text says less (`length_share`). In talk an answer is
-elliptic: "3 years now" has the answer, the message before it the words of the question. So between
-short messages, occurrences in the two messages before and after count in part; a message after a
-question takes its words in full, and the question itself counts a little less. Shares and factors
-were tuned on both halves of `bench/locomo.py`, where results are flat around them. Neighbours:
-`index_query` asks, `artifacts` ranks artifacts with the same formula.
+A rare term counts more than a common one (`inverse_document_frequency`), further occurrences count
+less (`saturation`), and an occurrence in long text counts less (`length_share`). In talk an answer
+is elliptic: "3 years now" has the answer, the message before it the words of the question. So
+between short messages, occurrences in the two messages before and after count in part; a message
+after a question borrows its words in full, and the question itself counts a little less. Shares and
+factors were tuned on both halves of `bench/locomo.py`, where results are flat around them.
+Neighbours: `index_query` asks, `artifacts` ranks artifacts with the same formula.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BM25 = Formula(saturation=0.9, length_share=0.3)
 SHORT_WORDS = 100
 NEIGHBOURS = ((-2, 0.4), (-1, 0.4), (1, 0.2), (2, 0.2))
 _SHARES = dict(NEIGHBOURS)
-# An answer omits the words of the question, so the message right after it takes them in full.
+# An answer omits the words of the question, so the message right after it borrows them in full.
 ANSWER_SHARE = 1.0
 _OF_QUESTIONS = tuple((step, ANSWER_SHARE if step == -1 else share) for step, share in NEIGHBOURS)
 # A question looks for the answer, not for another person's question.
@@ -90,7 +90,7 @@ def seeds(
     found: Sequence[Matches], total: int, most: int, among: set[int] | None = None
 ) -> set[int]:
     """At most `most` entries worth ranking: the best by a rough score without lengths and
-    neighbours, which would cost a lookup of the rows; of equal ones the newest."""
+    neighbours, which would cost a lookup of the rows; among equals, the newest."""
     rough: dict[int, float] = {}
     for one in found:
         worth = one.worth(total)
@@ -132,7 +132,7 @@ def scores(
 def standalone_scores(
     found: Sequence[Matches], words: Mapping[int, int], total: int, mean: float
 ) -> dict[int, float]:
-    """The same for entries that borrow nothing from their neighbours."""
+    """Like `scores`, for entries that borrow nothing from their neighbours."""
     out: defaultdict[int, float] = defaultdict(float)
     norms = {id: BM25.norm(size, mean) for id, size in words.items()}
     for one in found:
@@ -183,7 +183,7 @@ def added_context_words(before: Sequence[int], words: int) -> float:
 
 
 def best(scored: Mapping[int, float], most: int) -> list[tuple[int, float]]:
-    """The best entries, the newest of equal ones first."""
+    """The best entries; among equals, the newest first."""
     return sorted(scored.items(), key=lambda item: (item[1], item[0]), reverse=True)[:most]
 
 

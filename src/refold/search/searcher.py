@@ -53,8 +53,7 @@ Scored = tuple[int, float]  # the id of an entry, and its score
 
 class Question(Struct, frozen=True, kw_only=True):
     """A checked search request. `conversations` restricts it; None means all. With `redacts`,
-    secrets are removed from snippets: like every part of a text, they go where the whole does
-    not."""
+    secrets are removed from snippets: a snippet may be shown where the whole text may not."""
 
     text: str
     limit: int
@@ -125,8 +124,8 @@ class Searcher:
         else:
             place = index_path(store) if path is None else path
             self._upkeep = Upkeep(store, place, tell=self._tell)
-        # A given embedder is checked now. Looking for an installed one is slow, so it is left to
-        # the first search.
+        # An embedder from the caller is checked now. Looking for an installed one is slow, so it is
+        # left to the first search.
         self._embedder = embedder
         if embedder is not None and not isinstance(embedder, bool):
             self._embedder = chosen(embedder) or False
@@ -249,7 +248,7 @@ class Searcher:
         if document is None:
             self._check(event)
             return None
-        # Without the lines that name the artifact, which every piece repeats.
+        # Leave out the lines that name the artifact, which every piece repeats.
         text = document.text.split("\n", document.head_lines)[-1] or document.text
         text = redacted(text) if redacts else text
         is_users = entry.role == "user" and not entry.tools
@@ -286,7 +285,7 @@ class Searcher:
             return  # it was removed
 
     def _report_damage(self, error: Corrupt) -> None:
-        self._tell("index-behind", f"what is damaged is not found: {sentence(error)}")
+        self._tell("index-behind", f"damaged parts are not searched: {sentence(error)}")
 
     def _placed(self, hit: Hit, wanted: list[str] | None) -> Hit:
         """The hit with its visibility, attributed to a wanted fork that shares its event."""

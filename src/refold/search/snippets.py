@@ -1,11 +1,11 @@
 """Search filters and hits: the snippet of a hit with its matches, and its visibility on the page.
 
-A snippet is the part of a text with most terms of the query; a short message is shown whole, and
-of a user's most are short: people say what matters in a few sentences. Terms are compared as in the
-index, by the tokenizer's stems; names also part by part, and Chinese, Japanese and Korean character
-by character. Texts are truncated first. Visibility comes from a bookmark and the few events after
-it; it is unknown if that would take reading all of a long log. Neighbours: `words` makes the query,
-`searcher` asks.
+A snippet is the part of a text with the most terms of the query. A short message is shown whole,
+and most of a user's are short: people say what matters in a few sentences. Terms are compared as in
+the index, by the tokenizer's stems; names also part by part, and Chinese, Japanese and Korean
+character by character. Long text is truncated first. Visibility comes from a bookmark and the few
+events after it; it is unknown if finding out would take reading all of a long log. Neighbours:
+`words` makes the query, `searcher` asks.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _widened(text: str, start: int, chars: int) -> Mark:
 def _flattened(
     part: str, marks: list[Mark], cut_before: bool, cut_after: bool
 ) -> tuple[str, tuple[Mark, ...]]:
-    """The part on one line, with every run of white space as one space, and its marks."""
+    """The snippet on one line, with every run of white space as one space, and its marks."""
     # The ends of the runs, and the number of characters removed up to each.
     ends, removed = [0], [0]
     # Most texts have nothing to flatten, and this is the fastest check.
@@ -225,8 +225,8 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 
 def grouped(hits: Iterable[Hit], *, newest: bool = False) -> list[list[Hit]]:
-    """The hits by conversation, the best one first; in each, a user's words before the others,
-    and tool output last. The `newest` hits keep their order."""
+    """The hits by conversation, the best one first; within each, a user's words come first, and
+    tool output last. The `newest` hits keep their order."""
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
         groups.setdefault(hit.conversation, []).append(hit)
@@ -279,7 +279,7 @@ def filters_checked(
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is a text without unpaired surrogates."""
+    """Whether a value is a string without unpaired surrogates."""
     if not isinstance(value, str):
         return False
     return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)

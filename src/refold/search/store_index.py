@@ -1,10 +1,10 @@
 """An index inside the store itself (`stores.protocol.Terms`), for stores on a server.
 
 Every search brings it up to date for all users, so a team's conversations are indexed only once.
-The store reports where terms occur and returns the rows around the best; ranking happens here, with
-the terms, lengths and neighbours of a local index, so a search needs one query per term and two
-more. There are no vectors. Neighbours: `index_query` does the same for a local index, `upkeep`
-brings the events, `searcher` uses it.
+The store reports where terms occur and returns the rows around the best matches. They are ranked
+here, by the same terms, lengths and neighbours as in a local index, so a search needs one query per
+term and two more. There are no vectors. Neighbours: `index_query` does the same for a local index,
+`upkeep` feeds it events, `searcher` uses it.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def best_matches(search: Search, most: int) -> list[Scored]:
 
 
 def _matches(search: Search, total: int) -> list[rank.Matches]:
-    """The occurrences of each term of the query. Of a very common term only the newest are read."""
+    """The occurrences of each term of the query; only the newest for a very common term."""
     most = index_query.postings_max(search.query)
     kinds = Filters(kinds=search.filters.kinds)
     found: list[rank.Matches] = []

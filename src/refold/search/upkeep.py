@@ -1,8 +1,8 @@
 """Upkeep of a store's index and vectors: opening, repairing and catching up.
 
 Nothing here delays an append, and nothing runs in the background: catching up reads a bounded
-number of events from the mark that each conversation has in the index. A missing, damaged, locked
-or read-only index is reported and loses nothing, because the log is the truth. An embedder is the
+number of events, beginning at each conversation's mark in the index. A missing, damaged, locked or
+read-only index is reported and loses nothing, because the log is the truth. An embedder is the
 caller's code: after a failure, which is reported, it is paused, and answers use full text alone.
 Neighbours: `index` has the rows and reads the logs, `vectors` compares, `searcher` asks.
 """
@@ -181,7 +181,7 @@ class Upkeep:
         while left:
             less = self._catch_up(index, BATCH_EVENTS, None)
             if less >= left:
-                break  # the rest cannot be indexed now
+                break  # the others cannot be indexed now
             left = less
             progress(total - left, total)
         return total - left
@@ -218,7 +218,7 @@ class Upkeep:
             found = known.changes(upto)
             if found is None:
                 return None
-            if found.upto < upto:  # the store is another one now
+            if found.upto < upto:  # another store is there now
                 upto, compares_all = 0, True
                 continue
             for about in filter(is_conversation, found.conversations):

@@ -1,8 +1,8 @@
 """The arithmetic of vectors, in numpy. Imported late, because only vectors need numpy.
 
 A stored vector has length one and half precision; an entry has one for each piece of its text.
-`Pieces` compares entries that lend words to their neighbours, `StandalonePieces` those of a memory,
-which grow during use. Neighbour: `vectors` chooses the vectors to compare.
+`Pieces` compares entries that lend words to their neighbours, `StandalonePieces` compares entries
+of a memory, and grows during use. Neighbour: `vectors` chooses the vectors to compare.
 """
 
 from __future__ import annotations

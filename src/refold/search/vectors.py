@@ -1,11 +1,11 @@
 """Vectors beside the full text: they find messages with the same meaning in other words.
 
-A message is cut into pieces of 1,000 characters, each with a vector. Its nearness to a query is the
-best of its pieces and of itself blended with its neighbours (as in `rank`, only between short
-messages). The words of a query are weighted by rarity: a name in every message would swamp the
-rest. Entries of a memory are standalone: their vectors stay in memory while the index grows, and
-only the nearest are ranked. Neighbours: `upkeep` brings the texts, `vector_arithmetic` is the
-arithmetic.
+A message is cut into pieces of 1,000 characters, each with a vector. Its nearness to a query is
+that of its best piece, or of the message blended with its neighbours if that is nearer (as in
+`rank`, only between short messages). The words of a query are weighted by rarity: a name in every
+message would swamp the rest. Entries of a memory are standalone: their vectors stay in memory while
+the index grows, and only the nearest are ranked. Neighbours: `upkeep` feeds it text,
+`vector_arithmetic` computes.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Vectors:
         least: float | None = None,
     ) -> CombinedScores:
         """Combines the scores of the full text with nearness, each in deviations. An entry without
-        any word of the query needs at least the cosine `least`, if given."""
+        any word of the query needs at least the cosine `least`, unless that is None."""
         total, _ = self.index.size(ranges)
         loaded = self._load(ranges, total, scored)
         near = self._nearness(loaded, query, found, total) if loaded is not None else None
@@ -221,7 +221,7 @@ class Vectors:
         return None if vector is None else loaded.nearness(vector)
 
     def _weight(self, loaded: Loaded) -> float:
-        """The weight of nearness against the full text."""
+        """The weight of nearness relative to the full text."""
         return rank.VECTOR_WEIGHT
 
     def _leanings(
@@ -387,6 +387,6 @@ def least_near(embedder: Embedder, count: int, mean: float, deviation: float) ->
 
 
 def pieces_of(text: str) -> list[str]:
-    """The pieces of a text that get vectors of their own."""
+    """The pieces of the text that have vectors of their own."""
     end = min(len(text), PIECE_CHARS * PIECES_MAX)
     return [text[at : at + PIECE_CHARS] for at in range(0, end, PIECE_CHARS)]

@@ -1,4 +1,5 @@
-"""Text to terms, in the same way for the index and for queries; and the dates in a query.
+"""Turns text into terms, in the same way for the index and for queries; and finds the dates in a
+query.
 
 SQLite's own tokenizer (`porter unicode61`) splits at everything but letters and digits, folds case
 and accents, and stems English, in C. The rest is done here, in bulk, before it sees the text:
@@ -23,7 +24,7 @@ from refold.display import without_colors
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
 QUERY_CHARS_MAX, TERMS_MAX, PHRASES_MAX = 20_000, 256, 8
 # FTS5 compares a phrase at every position of its words, so a long one of equal words would be slow;
-# this many words find the place as well as all of them.
+# this many words find the place as well as all of them do.
 PHRASE_WORDS_MAX = 32
 PHRASE_WEIGHT = 2.0
 PARTS_MAX, WORD_CHARS_MAX = 8, 64
@@ -89,7 +90,8 @@ def columns(text: str) -> tuple[str, str]:
     """The two columns of the text in the index: the text, and the parts of its names."""
     text = without_colors(text)
     if not text.isascii():
-        # Every character starts a pair, and the last is alone: so a prefix finds a single one.
+        # Every character starts a pair, and the last is on its own, so a prefix finds a single
+        # character.
         text = _CJK_RUN.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
     elif not (_DIGIT.search(text) or _INNER_CAPITAL.search(text)):
         return text, ""  # most prose: no name in it can have parts
@@ -203,8 +205,8 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
-# Words whose forms no stemmer unites. Forms that are more often another word (`bit`, `wound`) and
-# verbs without content (`have`, `do`) are left out.
+# Words whose forms no stemmer unites, without forms that are more often another word (`bit`,
+# `wound`) and without verbs that say little (`have`, `do`).
 _IRREGULAR = """
 become became, begin began begun, bend bent, blow blew blown, break broke broken, bring brought,
 build built, burn burnt, buy bought, catch caught, choose chose chosen, come came, creep crept, deal
@@ -225,8 +227,8 @@ _FORMS = {form: tuple(group.split()) for group in _IRREGULAR.split(",") for form
 
 
 def forms_of(word: str) -> tuple[str, ...]:
-    """All forms of a word, the base form first. A capital may be a name (`Rose`), so only words in
-    lower case have several."""
+    """All forms of a word, the base form first. A capitalized word may be a name (`Rose`), so only
+    words in lower case have several."""
     return _FORMS.get(word, (word,))
 
 

@@ -1,10 +1,10 @@
 """The input of a strategy, and the rules for its output.
 
 A strategy is a function `(Brief) -> list[Edit | Ask]`: it proposes, and changes nothing. It names
-messages by `seq`, cuts at seams only, and never touches a protected message. A strategy may be
-anybody's code, so `checked_answer` validates its edits before they touch a page. `reach` names a
-handle on the page, with the tool that unfolds it if the model has that tool. Neighbours: `ladder`
-runs strategies, `registry` names them, `protected_messages` has the messages that stay.
+messages by `seq`, cuts at seams only, and never touches a protected message. Anyone may write one,
+so `checked_answer` validates its edits before they touch a page. `reach` names a handle on the
+page, with the tool that unfolds it if the model has that tool. Neighbours: `ladder` runs
+strategies, `registry` names them, `protected_messages` has the messages that stay.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ Ages = Callable[[Sequence[int]], Mapping[int, int]]
 
 
 class Brief(Struct, frozen=True, kw_only=True):
-    """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
+    """The page, the budget, and the size to reach, in tokens by our own estimate (`view.tokens`).
 
-    `full` is the size at which a page is compacted, `enough` one with room for the next turn, both
-    in the same tokens. `count` sizes a whole message. `originals` reads the messages of a span from
-    the log, verbatim; `ages` gives the age of events in milliseconds, by seq; neither costs
-    anything unless it is called. `task` is the agent's current work, for relevance; `redact`
-    removes secrets from a text; `settings` are the strategy's own, from the configuration and the
-    call, and `named` the names of those from the call. `scratch` outlives the plan: it remembers
-    expensive results, and may be lost at any time. `messages_max` is set if the page has too many
-    messages, not too many tokens; `has_writer` if a writer will put an ask in words; `is_chosen` if
-    a person chose the messages; `is_asked` if the caller named the target, which is then not to be
-    exceeded; `tail` is the number of messages at the end that are pinned. A page that reaches
-    `lossless_enough` without losing anything is left at that.
+    `full` is the size at which a page is compacted, `enough` a size that leaves room for the next
+    turn, both by the same estimate. `count` sizes a whole message. `originals` reads the messages
+    of a span from the log, verbatim; `ages` gives the age of events in milliseconds, by seq;
+    neither costs anything unless it is called. `task` is the agent's current work, for relevance;
+    `redact` removes secrets from text; `settings` are the strategy's own, from the configuration
+    and the call, and `named` has the names of those that the call set. `scratch` outlives the plan:
+    it remembers expensive results, and may be lost at any time. `messages_max` is set if the page
+    has too many messages rather than too many tokens. `has_writer` is true if a writer will put an
+    ask in words, `is_chosen` if a person chose the messages, `is_asked` if the caller set the
+    target, which must then not be exceeded; `tail` is the number of messages at the end that are
+    pinned. A page that gets down to `lossless_enough` without any loss is not reduced further.
     """
 
     view: View
@@ -105,7 +105,7 @@ class Brief(Struct, frozen=True, kw_only=True):
         return value
 
     def text_tokens(self, text: str) -> int:
-        """The size of a text as a message of its own."""
+        """The size of the text as a message of its own."""
         return text_tokens(self.count, text)
 
     def block_tokens(self, message: Message, block: Block) -> int:
@@ -136,7 +136,7 @@ def check_kind(name: str, value: object, kinds: Sequence[type]) -> None:
         is_valid = isinstance(value, (*kinds, int) if float in kinds else tuple(kinds))
     if not is_valid:
         known = " or ".join(kind.__name__ for kind in kinds)
-        raise Invalid(f"the setting {name} is {shown(value)}", hint=f"give a value of type {known}")
+        raise Invalid(f"the setting {name} is {shown(value)}", hint=f"use a value of type {known}")
 
 
 def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
@@ -163,7 +163,7 @@ def first_text(slot: Slot) -> str:
 
 
 def text_tokens(count: Count, text: str) -> int:
-    """The size of a text as a message of its own."""
+    """The size of the text as a message of its own."""
     return count(Message(role="user", blocks=(Text(text),)))
 
 
@@ -171,20 +171,22 @@ def checked_answer(answer: object, brief: Brief) -> Sequence[Edit | Ask]:
     """The edits and asks of a strategy; raises if the answer has anything else, an edit that cannot
     be written to the log, or one for another batch or span."""
     if not isinstance(answer, list | tuple):
-        raise TypeError(f"it gave {type(answer).__name__}, not a list of edits")
+        raise TypeError(f"it returned {type(answer).__name__}, not a list of edits")
     for item in answer:
         edit = item.draft if isinstance(item, Ask) else item
         if not isinstance(edit, Hide | Replace | Summarize):
-            raise TypeError(f"it gave {type(edit).__name__} among its edits")
+            raise TypeError(f"it returned {type(edit).__name__} among its edits")
         if isinstance(item, Ask) and not isinstance(item.instructions, str):
             kind = type(item.instructions).__name__
-            raise TypeError(f"it gave an ask with {kind} for instructions")
+            raise TypeError(f"it returned an ask with {kind} for instructions")
         body_of(kind_of(edit), encode(edit))
         if edit.batch != brief.batch:
-            raise ValueError("it gave an edit of another batch than brief.batch")
+            raise ValueError("it returned an edit of another batch than brief.batch")
         span = Span(edit.seq, edit.seq) if isinstance(edit, Replace) else edit.span
         if not 1 <= span.first <= span.last <= brief.view.head:
-            raise ValueError(f"it gave an edit of {span}, but the log ends at #{brief.view.head}")
+            raise ValueError(
+                f"it returned an edit of {span}, but the log ends at #{brief.view.head}"
+            )
     return answer
 
 
@@ -197,8 +199,8 @@ def unfolder(known: View | Meta) -> str:
 
 
 def reach(view: View, handles: str, purpose: str = "") -> str:
-    """`; refold_unfold #41 to read it`, or `: #41` if the model does not have that tool: a text on
-    the page must not promise anything its reader cannot do, but a person can always unfold it."""
+    """`; refold_unfold #41 to read it`, or `: #41` if the model does not have that tool: the page
+    must not promise a model something that it cannot do, but a person can always unfold it."""
     if not unfolder(view):
         return f": {handles}"
     return f"; {UNFOLD} {handles} {purpose}".rstrip()
@@ -208,7 +210,7 @@ def reach(view: View, handles: str, purpose: str = "") -> str:
 
 SUMMARY_TOKENS_MAX = 4_096
 SUMMARY_RATIO = 0.05  # of the window: the limit of a summary, its prose included
-PROSE_TOKENS_MIN = 48  # less room than this is worth neither a call nor a place on the page
+PROSE_TOKENS_MIN = 48  # with less room, prose is worth neither a call nor a place on the page
 
 
 def cap_tokens(window: int) -> int:

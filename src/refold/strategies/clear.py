@@ -1,4 +1,4 @@
-"""Clearing tool uses: old tool results are emptied in place, behind a placeholder with a handle.
+"""Clearing tool uses: a placeholder with a handle replaces the content of old tool results.
 
 Call and result stay paired and in order; only their content goes, the oldest first. Without a
 preset clearing stops at the target; the preset `clear_tool_uses` clears all but the newest uses,

@@ -2,9 +2,9 @@
 notice.
 
 File text comes from reads, from writes, and from tags in other text, and forms one sequence per
-file. A later text replaces an earlier one only if it covers the same lines, loses nothing of them,
-and is still visible itself. Equal large results of any tool are treated the same way. The task is
-never edited. Neighbours: `newer_text` decides whether one text can replace another,
+file. Later text replaces earlier text only if it covers the same lines, loses none of their
+content, and is still visible itself. Equal large results of any tool are treated the same way. The
+task is never edited. Neighbours: `newer_text` decides whether newer text can replace older text,
 `ledger.actions` has the reads and writes, `ledger.calls` the file text between tags.
 """
 
@@ -31,14 +31,14 @@ NOTICE_MAX = 200
 PATH_MAX = NOTICE_MAX - 90  # of a path in a notice
 PATH_HEAD = PATH_MAX // 3
 PATH_TAIL = PATH_MAX - PATH_HEAD - 1
-SAME_CHARS = 400  # minimum size of equal results of which only one is shown
-LATER_MAX = 64  # later texts of one file that are remembered for comparison
-COMPARED_MAX = 8  # of these, the number compared with one earlier text
+SAME_CHARS = 400  # equal results of at least this size are shown only once
+LATER_MAX = 64  # later copies of a file that are remembered for comparison
+COMPARED_MAX = 8  # of these, the number compared with an earlier copy
 READ_LINES_MAX = 2_000  # many read tools stop here without a note
 
 
 def dedup(brief: Brief) -> list[Edit | Ask]:
-    """Replaces every text that a later one on the page makes unneeded."""
+    """Replaces all text that a later copy on the page makes redundant."""
     size = brief.setting("same_chars", SAME_CHARS)
     view = brief.view
     page = (view.chain, view.head, len(view.slots), view.tokens, size)
@@ -113,7 +113,7 @@ class _RemainingCopies(Struct):
             if len(later) < LATER_MAX:
                 later.append(copy)
         if output:
-            # The text of one file never replaces another's, only output of no file.
+            # The text of a file never replaces another file's text, only output without a file.
             self.same.setdefault((copy.path, output), copy)
             self.same.setdefault(("", output), copy)
 
@@ -132,8 +132,8 @@ class _RemainingCopies(Struct):
         return f"{NOTICE_START}the same output came in full at #{same.seq}]" if same else ""
 
     def _can_replace(self, other: Copy, copy: Copy) -> bool:
-        """Whether a later text loses nothing of this one. After a change, the same line numbers
-        need not be the same lines; a call that writes a file contains all of its text."""
+        """Whether a later copy has everything that this one has. After a change, the same line
+        numbers need not be the same lines; a call that writes a file contains all of its text."""
         changed = self.copies.changed_between(copy, other)
         if changed.count and not other.whole:
             return False
@@ -174,8 +174,8 @@ class Copy(Struct, frozen=True):
     end: int
     first: int = 1
     last: int = END
-    movable: bool = True  # False: it may replace others, but never goes itself
-    cut: bool = False  # True: it may go, but does not replace others
+    movable: bool = True  # False: it may replace others, but is never removed itself
+    cut: bool = False  # True: it may be removed, but does not replace others
     written: bool = False  # True: its text is an argument of a call
 
     @property
@@ -184,7 +184,7 @@ class Copy(Struct, frozen=True):
 
 
 class Copies:
-    """The texts of a page that may be copies, in page order."""
+    """The text on a page that may be duplicated, in page order."""
 
     def __init__(
         self,
@@ -218,8 +218,8 @@ class Copies:
         return "" if copy.written else self.texts[copy.seq, copy.block][copy.start : copy.end]
 
     def changed_between(self, earlier: Copy, later: Copy) -> Changed:
-        """The changes of a file after one copy of its text and up to another. A text may be the
-        answer to the change that made it."""
+        """The changes of a file after one copy of its text and up to another. The text may be the
+        result of the very change that produced it."""
         path = earlier.path
         if path not in self._file_changes:
             self._file_changes[path] = FileChanges(self.changes.get(path, ()))
@@ -258,7 +258,7 @@ class Copies:
             yield Copy("", slot.seq, index, 0, len(text), movable=movable)
 
     def _tagged(self, place: tuple[int, int], text: str, movable: bool) -> list[Copy]:
-        """The file texts between tags, without those that were cut or replaced before."""
+        """The file text between tags, without passages that were cut or replaced before."""
         copies: list[Copy] = []
         for path, start, end in excerpts(text):
             body = text[start:end]

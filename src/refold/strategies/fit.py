@@ -2,7 +2,7 @@
 read the original.
 
 As the last rung, it aims at the hard limit. It cuts the largest blocks down to one common size:
-tool results first, then call arguments, then texts, then the first and the latest request if one
+tool results first, then call arguments, then text, then the first and the latest request if one
 alone fills a quarter of the limit. If gentle cuts are not enough, the oldest units are hidden as
 well, which is better than cutting everything to pieces, and the rest is cut harder, requests of any
 size last, down to stubs. Pinned units are never touched. Neighbour: `hide` is the rung before it.
@@ -214,7 +214,7 @@ def _cut(brief: Brief, piece: Piece, tokens_max: int) -> tuple[Edit, int]:
     its text with a note between them, or a stub if a note does not fit."""
     original, span = piece.original, str(piece.slot.span)
     size = brief.block_tokens(piece.slot.message, original)
-    # Half a secret is not recognizable, so secrets go before the text is cut.
+    # Half a secret is not recognizable, so secrets are removed before the text is cut.
     text = "" if isinstance(original, Thinking) else brief.redact(text_of(original))
     room = tokens_max
     for _ in range(TRIES):

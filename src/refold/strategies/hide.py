@@ -37,7 +37,7 @@ def hide(brief: Brief) -> list[Edit | Ask]:
     preset, fraction = brief.setting("preset", ""), brief.setting("fraction", 0.0)
     check_choice("unknown preset of hide:", preset, ("", *PRESETS))
     if not 0 <= fraction <= 1:
-        raise Invalid(f"a fraction of {fraction}", hint="give a number from 0 to 1")
+        raise Invalid(f"a fraction of {fraction}", hint="use a number from 0 to 1")
     if "fraction" in brief.settings:
         hidden, reason = _by_fraction(view, fraction), f"{fraction:g} of the messages"
     elif not preset:
@@ -218,7 +218,7 @@ def hide_span(brief: Brief, span: Span) -> list[Edit | Ask]:
     full_span = _run_span(view, run)
     count = sum(len(brief.originals(slot.span)) or 1 if slot.standin else 1 for slot in slots)
     notice = notice_of(view, count, [full_span])
-    # A page must not grow because something was taken off it.
+    # A page must not grow because something was removed from it.
     fits = brief.text_tokens(notice) < run_tokens(view.slots, run)
     added = [slot for slot in slots if slot.seq < span.first or slot.last > span.last]
     reason = REASON

@@ -217,8 +217,8 @@ WEIGHTS: dict[str, float] = {
 }
 POWER = 3
 OPEN_UNITS = 8  # names in the newest units are still open
-# Only the beginning and the end of a long text are read, so the cost of a page does not depend on
-# the length of its results.
+# Only the beginning and the end of long text are read, so the cost of a page does not depend on the
+# length of its results.
 HEAD, TAIL = 1_500, 500
 NAMED_CHARS, NAMES_MAX, NAME_CHARS = 400, 16, 48
 NAME, ARTIFACT = re.compile(r"[\w-]+"), re.compile(r"\bart-[\w-]+")
@@ -291,7 +291,7 @@ def _references(
 
 
 def _novelty(texts: Sequence[str], worked: Sequence[float]) -> list[float]:
-    """0 for a text that a later message repeats, else 1. Of equal outputs of a failed and a
+    """0 for text that a later message repeats, else 1. Of equal outputs of a failed and a
     successful tool, the failed one gets 0, even if it is later."""
     best: dict[str, int] = {}  # for each text, the last of its most successful messages
     for index, text in enumerate(texts):
@@ -310,7 +310,7 @@ def text_looked_at(message: Message) -> str:
 
 
 def marks(lower: str) -> float:
-    """The worth of a text with a decision, a plan or an error, in descending order; else 0."""
+    """The worth of text with a decision, a plan or an error, in descending order; else 0."""
     for phrases, worth in ((DECISIONS, 1.0), (PLANS, 0.8), (ERRORS, 0.6)):
         if any(phrase in lower for phrase in phrases):
             return worth

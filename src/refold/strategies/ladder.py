@@ -132,7 +132,7 @@ def _chars_saved(before: Sequence[Slot], after: Sequence[Slot]) -> int:
 def _run_strategy(
     strategy: Strategy, brief: Brief, *, by_hand: bool
 ) -> tuple[Sequence[Edit | Ask], str]:
-    """The proposals of a strategy, or the reason for its failure. A wrong setting in a call by hand
+    """The proposals of a strategy, or the reason for its failure. A wrong setting in a manual call
     is the caller's mistake and is raised."""
     try:
         return checked_answer(strategy(brief), brief), ""
@@ -178,7 +178,7 @@ def _try_edits(
             if is_smaller and after.add(trial, edit):
                 accepted.append(Proposal(edit, tokens))
     except (LookupError, ValueError, OverflowError) as error:
-        # A valid edit, but of nothing on this page.
+        # A valid edit, but nothing on this page is in its span.
         return [], state, f"failed: {failure(error)}"
     may_cover = any(proposal.edit.purpose == NATIVE for proposal in accepted)
     faults = _new_faults(state, after, may_cover_request=may_cover) if accepted else set()
@@ -188,7 +188,7 @@ def _try_edits(
 
 
 def _new_faults(before: Fold, after: Fold, *, may_cover_request: bool) -> set[str]:
-    """The laws that a page breaks and the page before it did not."""
+    """The laws that a page breaks and the page before it obeyed."""
     faults = set(broken(after.view()))
     if faults:  # checking a page is expensive, so the page before is checked only if necessary
         faults -= set(broken(before.view()))
@@ -214,7 +214,7 @@ def edit_tokens(edit: Edit, state: Fold, brief: Brief) -> int:
             slot = state.slot_at(edit.seq)
             if slot is None or edit.block >= len(slot.message.blocks):
                 return 0
-            # The fold takes the tokens of an edit against the original block, not as an earlier
+            # The fold compares an edit with the original block, not with the block as an earlier
             # edit left it.
             return replaced_tokens(edit, state) - brief.freed_tokens(slot, edit)
 

@@ -1,5 +1,4 @@
-"""Whether a later text of a file can replace an earlier one, decided without a list of error
-messages.
+"""Whether newer text of a file can replace older text, decided without a list of error messages.
 
 Files do not lose lines on their own. Without a change in between, the later text must have every
 line of the earlier one, or be another version of about the same size. After a change, missing lines
@@ -28,7 +27,7 @@ COMMON_SHARE = 0.5  # of the later text: with more in common, it is a part and n
 ALIKE_SHARE = 0.3  # of the words of the earlier text: versions of one file have them in common
 WORDS_MIN = 8  # distinct words; with fewer, words prove nothing and the size decides
 GAINED_WORTH = 1.25  # lines can become this much shorter when they are rewritten
-TAKEN_SLACK = 200  # characters around a removed text, in the lines that it was part of
+TAKEN_SLACK = 200  # characters around removed text, in the lines that it was part of
 READ_MAX = 16  # the latest changes: only their texts are read, because they are still in the file
 
 _NUMBER = re.compile(r"^\s{0,12}\d{1,7}(?:→|\t|: |:(?!\d)|\. |\.$| ?\|)", re.MULTILINE)
@@ -71,7 +70,7 @@ def can_replace(later: FileText, earlier: FileText, changed: Changed, same_lines
     if len(later.text) >= VERSION_SHARE * len(earlier.text):
         if len(set(_words(earlier.text))) < WORDS_MIN:
             return not _has_in_common(later, earlier)
-        if not changed.count:  # another version has another text throughout, as generated files do
+        if not changed.count:  # another version may differ on every line, as generated files do
             is_version = not _has_in_common(later, earlier) and _is_alike(later, earlier)
             return same_lines and is_version
     if same_lines:
@@ -166,7 +165,7 @@ def _takes_freely(change: Action) -> bool:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Every text in the arguments of a call."""
+    """Every string in the arguments of a call."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -164,7 +164,7 @@ def check_settings(settings: Mapping[str, Any], names: Sequence[str], origin: st
             check_kind(f"{setting} of {origin}", value, known[setting])
             # Every number of a strategy is a size, a count or a share.
             if isinstance(value, int | float) and value < 0:
-                raise Invalid(f"{setting} of {origin} is {value}", hint="give a number from 0")
+                raise Invalid(f"{setting} of {origin} is {value}", hint="use a number from 0")
     choices = [CHOICES.get(name, {}) for name in names if name not in _registered]
     for setting, value in settings.items():
         valid = [choice for table in choices for choice in table.get(setting, ())]

@@ -87,7 +87,7 @@ def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "
     return [
         Ask(span=draft.span, draft=draft, instructions=instructions)
         for draft in drafts
-        # Nobody will put words into a draft without content.
+        # Nobody will write prose for a draft without content.
         if brief.has_writer or draft.prose or "\n" in draft.text
     ]
 

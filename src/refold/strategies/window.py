@@ -42,7 +42,7 @@ def _window_start(brief: Brief, page_units: Sequence[range]) -> tuple[int, str]:
     check_needed("window", brief.settings, brief.task)
     hours: float = brief.setting("max_age_hours", AGE_HOURS)
     if hours < 0:
-        raise Invalid(f"max_age_hours is {hours}", hint="give a number from 0")
+        raise Invalid(f"max_age_hours is {hours}", hint="use a number from 0")
     size = len(brief.slots)
     keep = brief.setting("keep", recent_messages(brief.config))
     recent = last_seam(page_units, size - keep) if keep else size

@@ -25,7 +25,7 @@ too under until up us very was we were what when where which while who whom why 
 your
 """
 STOP = frozenset(_STOP.split())
-HITS_MAX = 8  # hits of a word that are checked in one text
+HITS_MAX = 8  # hits of a word that are checked per text
 NAME_CHARS = 40
 _ENDINGS = (
     ("ies", "y"),
@@ -39,9 +39,9 @@ _ENDINGS = (
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order: split, lower-cased, stemmed, without stop words. `getUserName`,
-    `user_name` and `user name` have the same words; Chinese, Japanese and Korean go by pairs of
-    characters."""
+    """The words of the text in order: split, lower-cased, stemmed, without stop words.
+    `getUserName`, `user_name` and `user name` have the same words; Chinese, Japanese and Korean go
+    by pairs of characters."""
     found: list[str] = []
     for run in _RUN.findall(text):
         if _IS_CJK.match(run):  # overlapping pairs; a single character stays alone

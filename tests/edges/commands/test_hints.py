@@ -88,7 +88,7 @@ def test_every_command_and_option_that_a_hint_names_exists() -> None:
         (("pin", "fix-login", "9999"), "refold show fix-login"),
         (("artifact", "show", "fix-login", "art-0000000000"), "refold artifact list fix-login"),
         (("memory", "forget", "mem-123", "--yes"), "refold memory list has the ids"),
-        (("memory", "inbox", "--accept", "mem-1"), "refold memory inbox lists what waits"),
+        (("memory", "inbox", "--accept", "mem-1"), "refold memory inbox lists its entries"),
     ],
 )
 def test_a_hint_is_a_command_that_can_be_pasted(url: str, args: tuple[str, ...], hint: str) -> None:

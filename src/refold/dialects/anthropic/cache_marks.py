@@ -26,8 +26,8 @@ def mark_of(ttl: str) -> Wire:
 
 
 def given_ttl(blocks: Iterable[Wire]) -> str:
-    """The lifetime of the caller's marks. refold's marks get the same, because a shorter mark must
-    not come before a longer one."""
+    """The lifetime of the caller's marks. refold's marks get the same lifetime, because a shorter
+    mark must not come before a longer one."""
     for block in blocks:
         ttl = at(block, (MARK, "ttl"))
         if isinstance(ttl, str):
@@ -74,7 +74,7 @@ def _with_mark(block: Wire, mark: Wire) -> Wire:
 
 
 def is_markable(block: Mapping[str, Any]) -> bool:
-    """Whether the provider accepts a mark on this block: not on thinking, nor on an empty text."""
+    """Whether the provider accepts a mark on this block: not on thinking, nor on empty text."""
     kind = block.get("type")
     if kind == "text":
         return bool(block.get("text"))

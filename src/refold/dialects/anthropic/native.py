@@ -1,8 +1,9 @@
 """Anthropic's compaction on demand: one signed block that replaces all messages before it.
 
-The block is the first of the conversation and sent back unchanged; each request with one names the
-beta. A request for a compaction has no options that shape an answer, because there is none.
-Neighbours: `dialects.native` has the protocol, `check` knows the allowed position of a block.
+The block is the first in the conversation and is sent back unchanged; each request that has one
+names the beta. A request for a compaction has no options that shape an answer, because there is no
+answer. Neighbours: `dialects.native` has the protocol, `check` knows the allowed position of a
+block.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ _PARTS = frozenset({
 
 
 def recognizes(message: Mapping[str, Any]) -> bool:
-    """Whether the message has a shape unique to this dialect. Calls beside the content are of
-    another, whatever the content is: LangChain leaves Anthropic's thinking there."""
+    """Whether the message has a shape unique to this dialect. Calls outside the content belong to
+    another dialect, whatever the content is: LangChain leaves Anthropic's thinking there."""
     if message.get("tool_calls"):
         return False
     content = message.get("content")

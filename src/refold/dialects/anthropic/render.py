@@ -1,10 +1,10 @@
 """Rendering of Anthropic Messages: messages and blocks as the provider accepts them.
 
 All results of a turn go into one user message, before any other block, in the order of their calls.
-Thinking is sent only if Anthropic signed it. Every message is repaired: blank texts are left out,
+Thinking is sent only if Anthropic signed it. Every message is repaired: blank text is left out,
 empty content becomes "(empty)", and refused media becomes a note. Call ids are made distinct per
 page, because servers that count calls from zero in every turn repeat them. Neighbours: `parse` is
-the way in, `form` fills in unusual shapes, `request` sees the whole page.
+the way in, `form` restores unusual shapes, `request` sees the whole page.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class _Rendering:
             content = self._results_first(last["content"] + wire["content"], keep_order=False)
             self.out[-1] = {**wire, **last, "content": content}
         else:
-            # In a single message, the provider's own user may have chosen another order.
+            # Within a single message, a user of this provider may have chosen another order.
             wire["content"] = self._results_first(wire["content"], keep_order=own)
             self.append(wire)
             self.merging = True
@@ -220,7 +220,7 @@ def _wire(message: Message) -> dict[str, Any]:
     """The message in its own form if it has one, else in the usual form."""
     own: dict[str, Any] | None = filled(message, own_part, _id)
     wire = usual(message) if own is None else own
-    if message.role == "tool":  # results belong to the user, whatever role the caller gave
+    if message.role == "tool":  # results belong to the user, whatever role the caller set
         wire["role"] = "user"
     if MARKED in message.metadata and not any(map(is_gone, message.blocks)):
         wire["content"] = with_came(wire["content"], message.metadata[MARKED])

@@ -65,8 +65,8 @@ def request(
 ) -> dict[str, Any]:
     """The keyword arguments of the call. With marks, the system prompt (or the tools) and the
     marked messages, newest first, end cacheable prefixes, four in all; the caller's marks are
-    dropped, unless the request carries those. Leading system messages follow the system prompt.
-    A user speaks last."""
+    dropped, unless the request carries them. Leading system messages follow the system prompt. A
+    user speaks last."""
     unmarked = caching.by != "caller"
     defined = definitions(tools, lost, unmarked=unmarked) if tools else []
     messages = arranged(messages, lost).messages
@@ -89,7 +89,7 @@ def request(
 
 
 def arranged(messages: list[Wire], lost: list[str]) -> Arranged:
-    """The page with every call id once, and with a user speaking last. System messages after the
+    """The page with distinct call ids, and with a user speaking last. System messages after the
     beginning become the user's: most models refuse them there, and the newest accept only some."""
     lead = leading(messages, _SYSTEM)
     page = messages[lead:]
@@ -279,7 +279,7 @@ def _as_text(message: Wire) -> Wire:
 
 
 def _result_as_text(content: Any, heading: str) -> list[Wire]:
-    """A result as one text, followed by its media."""
+    """A result as one block of text, followed by its media."""
     if isinstance(content, str):
         return [_text(f"[{heading}]\n{content}")]
     parts = objects_in(content)

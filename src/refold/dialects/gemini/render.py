@@ -5,7 +5,7 @@ other part. Calls of other models carry the signature that Google documents for 
 models refuse the first call of a step without one. Ids are optional in Gemini: calls and responses
 match by name and order. The log needs ids, so the second call of `read` without an id becomes
 `gemini:read:2`, as does its response; such an id is never sent. Every part is repaired: it has one
-value, and incomplete values become notes. Neighbours: `parse` is the way in, `form` fills in
+value, and incomplete values become notes. Neighbours: `parse` is the way in, `form` restores
 unusual shapes.
 """
 
@@ -259,7 +259,7 @@ def _own_wire(message: Message) -> Wire:
     wire = usual(message) if own is None else own
     if message.role == "assistant":
         _sign(wire, _first_signature(message.form))
-    if message.role == "tool":  # results belong to the user, whatever role the caller gave
+    if message.role == "tool":  # results belong to the user, whatever role the caller set
         wire["role"] = "user"
     return wire
 
@@ -344,7 +344,7 @@ _BLANK: tuple[Any, ...] = (None, "", False)
 _NAMED = ("functionCall", "functionResponse")
 _SIGNED = ("thought", "thoughtSignature", "thought_signature")
 _ROLE_OF = {"functionCall": "model", "functionResponse": "user", "executableCode": "model"}
-# If a part has several values, the first of these counts.
+# If a part has several values, the first in this order counts.
 _FIRST = (*_NAMED, *HELD)
 
 

@@ -181,7 +181,7 @@ def _thinking(part: dict[str, Any]) -> Thinking:
 
 
 def _answer_part(part: Any) -> Text | Media | Opaque | Thinking:
-    """A part of an answer; LangChain wraps what its standard content has no name for."""
+    """A part of an answer; LangChain wraps anything that its standard content has no name for."""
     is_wrapped = at(part, ("type",)) == "non_standard"
     inner = at(part, ("value",)) if is_wrapped else part
     if type(inner) is dict and inner.get("type") in _THINKING_PARTS:

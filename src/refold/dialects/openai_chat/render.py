@@ -4,7 +4,7 @@ Images never go into a `tool` message: they follow in a user message, after all 
 Messages that are not plain text are repaired, because compatible servers and SDKs return null
 `tool_calls`, calls without a type or in the simple shape {id, name, arguments}, arguments as
 objects, and keys of the SDK. `alternating` serves chat templates that require user and assistant to
-take turns. Neighbours: `parse` is the way in, `form` fills in unusual shapes, `dialects.tools`
+take turns. Neighbours: `parse` is the way in, `form` restores unusual shapes, `dialects.tools`
 reads definitions of every shape.
 """
 
@@ -213,8 +213,8 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
 
 
 class _Rendering:
-    """One rendering. `held` messages wait for the last result of a turn; `long` are ids over the
-    length limit that a compatible server issued itself, and so accepts."""
+    """One rendering. `held` messages wait for the last result of a turn; `long` are ids above the
+    length limit: a compatible server issued them itself, and so accepts them."""
 
     def __init__(self, lost: list[str]) -> None:
         self.lost, self.out = lost, list[dict[str, Any]]()
@@ -222,8 +222,8 @@ class _Rendering:
         self.long: set[str] = set()
 
     def add_plain(self, message: Message) -> bool:
-        """Adds a message that is one text, or one result with one text, as nearly all are. Returns
-        False and adds nothing for any other."""
+        """Adds a message that is one block of text, or one result of plain text, as nearly all are.
+        For any other it adds nothing and returns False."""
         if len(message.blocks) != 1 or message.form is not None:
             return False
         block = message.blocks[0]
@@ -244,7 +244,7 @@ class _Rendering:
         if not own:
             message = translated(message, _ACCEPTS, self.lost)
             if message.role == "assistant":
-                # One text, because many servers accept only text in an answer.
+                # Joined, because many servers accept only plain text in an answer.
                 blocks = message.blocks
                 texts = [block.text for block in blocks if type(block) is Text and block.text]
                 rest = [block for block in blocks if type(block) is not Text]
@@ -335,15 +335,15 @@ def usual(message: Message, rename: Rename = str) -> dict[str, Any]:
 
 
 def _usual_content(blocks: Sequence[Block]) -> Any:
-    """A single text as text, anything else as parts; None if there are no blocks."""
+    """A single block of text as a string, anything else as parts; None if there are no blocks."""
     if len(blocks) == 1 and is_text(blocks[0]):
         return shown_text(blocks[0])
     return list(map(own_part, blocks)) or None
 
 
 def _usual_call(call: ToolCall, id: str, own: bool) -> dict[str, Any]:
-    """A call. Arguments that are an object mean the simple shape in this dialect, and become text
-    from any other."""
+    """A call. In this dialect, arguments that are an object mean the simple shape; from any other,
+    they become text."""
     arguments = call.arguments
     if not isinstance(arguments, str):
         if own:
@@ -410,8 +410,8 @@ _SYSTEM = ("system", "developer")
 
 
 def alternating(messages: Sequence[Wire]) -> Arranged:
-    """The messages with consecutive ones of one role joined, on copies. System messages after the
-    beginning become the user's; calls and results stay unchanged."""
+    """The messages, with consecutive messages of one role joined on copies. System messages after
+    the beginning become the user's; calls and results stay unchanged."""
     out: list[Wire] = []
     places: list[int] = []
     for message in messages:

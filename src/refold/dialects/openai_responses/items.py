@@ -2,8 +2,8 @@
 
 A call that the caller answers has a `call_id`, and so has its output; calls that the provider runs
 itself have none. `form_of` and `filled_result` place blocks in items, in the language of `form`.
-`parse` keeps a form only if the usual rendering differs; `render` falls back on the usual one.
-Neighbours: `parse` is the way in, `render` the way out.
+`parse` keeps a form only if the usual rendering differs; `render` falls back on the usual
+rendering. Neighbours: `parse` is the way in, `render` the way out.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ CHARS_PER_TOKEN = 8  # of an encrypted item without a reported size
 
 
 def compacts(model: str) -> bool:
-    """True: a model's name does not tell whether it accepts and writes compactions."""
+    """Always True, because a model's name does not show whether it accepts and writes
+    compactions."""
     return True
 
 

@@ -2,9 +2,9 @@
 
 The output of a call has the type of its call; if a shortened output cannot have it (a screenshot
 that became a notice), the pair is sent as a function call. An answer without its reasoning loses
-the ids of its items, because by an id the provider would miss the reasoning. Items other than plain
-text are repaired: a foreign id is left out, a refused part becomes text, and an incomplete call
-becomes a function call. Neighbours: `parse` is the way in, `items` has the forms and the usual
+the ids of its items, because an id would make the provider look for the reasoning. Items other than
+plain text are repaired: a foreign id is left out, a refused part becomes text, and an incomplete
+call becomes a function call. Neighbours: `parse` is the way in, `items` has the forms and the usual
 rendering.
 """
 
@@ -147,7 +147,7 @@ class _Rendering:
         lost_thinking = any(map(is_gone, message.blocks))
         items: list[Item] = []
         for item in usual(message, self._id) if own is None else own:
-            if item.get("type") in _TEXT_PARTS:  # a text that replaced an item
+            if item.get("type") in _TEXT_PARTS:  # text that replaced an item
                 item = {"role": message.role, "content": item["text"]}
             if lost_thinking and kind_of(item) not in NAMED_BY_ID:
                 item = without_id(item)

@@ -54,7 +54,7 @@ def request(
 
 
 def arranged(messages: list[dict[str, Any]], lost: list[str]) -> Arranged:
-    """The items with every id once and with their counterparts, without the others."""
+    """The items with distinct ids, without those whose counterpart is missing."""
     items = list(_distinct_calls(_distinct_items(_by_reasoning(map(_read, messages)))))
     sent = _paired(items, lost)
     numbers = count()
@@ -77,8 +77,8 @@ def _read(item: dict[str, Any]) -> _Read:
 
 
 def _by_reasoning(items: Iterable[_Read]) -> Iterator[_Read]:
-    """The items. One that arrived separately after its reasoning loses its id if the reasoning is
-    no longer on the page, because by the id the provider would miss it."""
+    """The items. An item that arrived separately, after its reasoning, loses its id if the
+    reasoning is no longer on the page, because the id would make the provider look for it."""
     is_reasoned = False
     for read in items:
         is_reasoned = read.is_said and (is_reasoned or read.kind == "reasoning")
@@ -89,12 +89,12 @@ def _by_reasoning(items: Iterable[_Read]) -> Iterator[_Read]:
             yield read
 
 
-# --- every id once ---
+# --- distinct ids ---
 
 
 def _distinct_items(items: Iterable[_Read]) -> Iterator[_Read]:
-    """The items with every item id once: an item that was recorded twice is sent again, but
-    without its id."""
+    """The items with distinct ids: an item that was recorded twice is sent twice, but the second
+    time without its id."""
     seen: set[str] = set()
     for read in items:
         id = text_in(read.item, "id")
@@ -105,7 +105,7 @@ def _distinct_items(items: Iterable[_Read]) -> Iterator[_Read]:
 
 
 def _distinct_calls(items: Iterable[_Read]) -> Iterator[_Read]:
-    """The items with every call id once: if an earlier turn used the id, call and output get a new
+    """The items with distinct call ids: if an earlier turn used the id, call and output get a new
     one."""
     used: dict[str, int] = {}
     for read in items:

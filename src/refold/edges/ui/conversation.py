@@ -190,7 +190,7 @@ class Conversation:
         event = self._event(seq, "edit")
         edit = decode(event)
         if not isinstance(edit, Hide | Summarize):
-            raise NotFound(f"#{seq} is no summary or notice")
+            raise NotFound(f"#{seq} is not a summary or a notice")
         lines = [(named, safe(line, self._redact)) for named, line in lines_of(edit)]
         return {"edit": seq, "by": safe(event.by, self._redact), "lines": lines}
 

@@ -1,4 +1,4 @@
-"""The commands of the memory tool: arguments, paths, texts and values. Pure: no disk.
+"""The commands of the memory tool: arguments, paths, text and values. Pure: no disk.
 
 A model's arguments become a command, or an error that names the field; null counts as absent. A
 path is split at `/`, and each name is checked separately: nothing is decoded, folded or normalized,
@@ -79,7 +79,7 @@ class FileLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FileAnswer(Struct, frozen=True):
-    """The answer to a call of the tool: a text for the model, and whether it is an error."""
+    """The answer to a call of the tool: text for the model, and whether it is an error."""
 
     text: str
     is_error: bool = False
@@ -221,7 +221,8 @@ def definition(dialect: str) -> dict[str, Any]:
 
 
 class MemoryPath(Struct, frozen=True):
-    """The names below the root. The first `mounted` of them lead to another folder."""
+    """The names below the root. The first `mounted` of them are the mount point of another
+    folder."""
 
     names: tuple[str, ...] = ()
     mounted: int = 0
@@ -306,7 +307,7 @@ class Document(Struct, frozen=True):
         return text.encode()
 
     def given(self, text: str) -> str:
-        """A caller's text with the line endings of this document."""
+        """The caller's text with the line endings of this document."""
         return text.replace("\r\n", "\n") if self.is_crlf else text
 
 

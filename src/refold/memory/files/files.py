@@ -67,8 +67,8 @@ class MemoryFiles:
         as_data: bool | None = None,
         chars_max: int | None = None,
     ) -> FileAnswer:
-        """Executes a call of the model, and always returns a text. `as_data` and `chars_max`
-        override the settings for this answer."""
+        """Executes a call of the model, and always returns text. `as_data` and `chars_max` override
+        the settings for this answer."""
         page = commands.Page(
             self._as_data if as_data is None else as_data, chars_max or self._limits.view_chars
         )
@@ -226,7 +226,7 @@ class MemoryFiles:
         return self._tree, path
 
     def _stored(self, content: str, path: MemoryPath, before: str = "") -> bytes:
-        """The bytes of a text; Denied for a new secret, Invalid if it cannot be encoded."""
+        """The text as bytes; Denied for a new secret, Invalid if it cannot be encoded."""
         if self._refuse_secrets:
             known = {before[one.start : one.end] for one in secrets_in(before)}
             new = [one for one in secrets_in(content) if content[one.start : one.end] not in known]
@@ -248,8 +248,8 @@ class MemoryFiles:
 
     @checked
     def undo(self, path: str = "") -> FileChange:
-        """Undoes the newest change of one path or of all, one step per call. Returns the undo as a
-        change; NotFound if there is none, Conflict if the file was changed since."""
+        """Undoes the newest change of one path or of all, one step per call. Returns the change
+        that undid it; NotFound if there is none, Conflict if the file was changed since."""
         tree, at = self._tree_of(path)
         return versions.undo(tree, at)
 

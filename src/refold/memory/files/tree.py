@@ -2,10 +2,10 @@
 
 A change takes the lock of the place, reads, checks, is written to the history, and is then made by
 one system call. So of two edits to one file, the second starts from the result of the first, and
-nothing that the tool overwrites or deletes is lost. If a change was killed in between, its files
-are still as before. Reading needs no lock, because a file is replaced atomically. The history
-is a log of notes, with the contents by digest. Neighbours: `descriptors` touches the disk, `files`
-knows the commands, `versions` goes back in the history.
+nothing that the tool overwrites or deletes is lost. If the process is killed in between, the files
+are still as before. Reading needs no lock, because a file is replaced atomically. The history is a
+log of notes, with the contents by digest. Neighbours: `descriptors` touches the disk, `files` has
+the commands, `versions` goes back in the history.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class History:
         self._guard = threading.RLock()  # a log is not thread-safe
 
     def keep(self, data: bytes) -> str:
-        """Stores a content, and returns its digest."""
+        """Stores these bytes, and returns their digest."""
         try:
             return self._store.put([data], suffix=".txt")
         except RefoldError as error:
@@ -342,7 +342,7 @@ class History:
 
     def _drop_old(self) -> None:
         """Removes the contents of old changes that no newer change has, so that an agent cannot
-        fill the disk by endless writing."""
+        fill the disk by writing endlessly."""
         changes = self.changes()
         newer = [file for change in changes[-self._versions_max :] for file in change.files]
         older = [file for change in changes[: -self._versions_max] for file in change.files]

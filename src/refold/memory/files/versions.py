@@ -1,8 +1,8 @@
 """Earlier versions of files: undo, history, old contents, and blame.
 
 An undo is a change as well, so it is in the history and loses nothing. It is refused for a file
-that was changed since. A change that was killed before it reached the tree is skipped. Neighbour:
-`tree` makes changes and has their history.
+that has changed since. A change is skipped if the process was killed before it reached the tree.
+Neighbour: `tree` makes changes and has their history.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def undo(tree: Tree, path: MemoryPath | None) -> FileChange:
 
 
 def _has_happened(tree: Tree, change: FileChange) -> bool:
-    """False for a change that was killed before it reached the tree, and for one that cannot be
-    undone. A deletion of empty folders always counts as done, because they may have been created
-    again since."""
+    """False for a change that never reached the tree because the process was killed, and for one
+    that cannot be undone. A deletion of empty folders always counts as done, because they may have
+    been created again since."""
     if change.new_path:
         return tree.kind_or_absent(commands.parsed(change.new_path)) != "absent"
     if change.command == "delete" and not change.files:
@@ -61,7 +61,7 @@ def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
     for file in back:
         if _digest_now(tree, file.path) != file.before:
             problem = f"{file.path} was changed since"
-            raise Conflict(problem, hint="version(path, seq) gives an earlier text of it")
+            raise Conflict(problem, hint="version(path, seq) returns an earlier version")
     contents = {file.path: _content(tree, file.after) for file in back if file.after}
     undone = tree.record("undo", path, *back, undoes=change.seq)
     for file in back:
@@ -121,7 +121,7 @@ def _files_at(tree: Tree, path: MemoryPath) -> set[str]:
 
 
 def version(tree: Tree, path: MemoryPath, seq: int) -> bytes:
-    """A file after the change of this seq, or as it was found later."""
+    """The content of a file after the change of this seq, or as it was found later."""
     chain = list(_chain(tree.history.changes(), str(path)))
     for change, file in reversed(chain):
         if change.seq <= seq:

@@ -1,11 +1,11 @@
 """A span becomes its own most needed lines, verbatim, each group under the `#seq` of its message.
 
 The opening, pins, the latest request and a short tail of complete units stay verbatim. The rest
-becomes a gist: one text per run of messages, without tool calls that could break or be imitated.
-Earlier gists stay byte for byte, so the prompt cache stays valid; when one more would make the page
-too full, all are folded again into one, from the log as far as that is cheap. The edit records the
-use of its names, so a later gist needs nothing but the page. Neighbours: `layout` divides the
-page and reads it, `choice` chooses the lines, `draft` makes the text.
+becomes a gist: one piece of text per run of messages, without tool calls that could break or be
+imitated. Earlier gists stay byte for byte, so the prompt cache stays valid; when one more would
+make the page too full, all are folded again into one, from the log as far as that is cheap. The
+edit records the use of its names, so a later gist needs nothing but the page. Neighbours: `layout`
+divides the page and reads it, `choice` chooses the lines, `draft` makes the text.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _summaries(
     raw = [slot for slot in material.slots if not slot.standin]
     facts = facts_of(raw, brief.config, brief.view.facts, Cutter(brief.redact))
     listed = facts if material.frozen else merged(brief.view.facts, facts)
-    # A request with its own words quoted is not listed as well.
+    # A request quoted in its own words is not listed a second time.
     quoted = {passage.seq for passage in material.passages if passage.typed}
     listed = tuple(fact for fact in listed if fact.kind != "request" or fact.seq not in quoted)
     in_work = files_in_work(layout.kept, brief.config)

@@ -51,8 +51,8 @@ REQUEST_CHARS = 300  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
 AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
-# The probability that the agent gives a line again word for word, measured on real sessions: by its
-# origin, by how often it was given, and by its age, over a number of messages; a command has twice
+# The probability that the agent repeats a line word for word, measured on real sessions: by its
+# origin, by how often it occurred, and by its age, over a number of messages; a command has twice
 # that, so that it comes before output. Lines with fewer words are too short to tell.
 AGAIN_WORTH = {
     COMMAND: 0.14, ARGUMENT: 0.095, SCRIPT: 0.16, WRITTEN: 0.062, FILE: 0.026, SAID: 0.03,
@@ -64,7 +64,7 @@ TIMES_WORTH = (1.0, 4.0, 9.0)
 AGE_POWER = 1.5
 QUOTED = 2.0  # times the worth of a line that an earlier gist quoted
 AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
-# The worth of prose per unit of its words' rarity. A word in one of five lines or more tells
+# The worth of prose per unit of its words' rarity. A word on one of five lines or more says
 # nothing. A line up to this length is kept whole, a longer one by its sentences. The worth grows
 # with the share of the room for prose, more for newer lines, up to twice as much.
 PROSE_WORTH = {SAID: 0.003, TYPED: 0.02}
@@ -128,11 +128,11 @@ def choose_lines(
     told: Set[str] = frozenset(),
     quoted: Set[str] = frozenset(),
 ) -> Kept:
-    """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum
-    worth per token, and `per_char` the number of tokens per character. Typed text gets its share
-    of the room before anything else; other lines are left out if the page has them (`told`). If
-    typed text has a share, the remaining room goes to the rest of it, then to the answers. Lines
-    that an earlier gist `quoted` are worth more: what was chosen once is not lost lightly."""
+    """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum worth
+    per token, and `per_char` the number of tokens per character. Typed text gets its share of the
+    room before anything else; other lines are left out if the page has them (`told`). If typed text
+    has a share, the remaining room goes to the rest of it, then to the answers. Lines that an
+    earlier gist `quoted` are worth more, so that a line chosen once is rarely lost."""
     choice = Choice(span, need, shown, floor, per_char, said_share, quoted)
     typed_room = room * typed_share
     rules_room = room * RULES_SHARE if typed_share else 0.0
@@ -179,11 +179,10 @@ class Choice:
         self.lone: set[int] = set()  # neighbours of kept lines
         self.done: set[int] = set()  # candidates that were taken or had no room
 
-    # typed text and answers, regardless of their worth
+    # typed text and answers, regardless of their worth: these return the tokens used
 
     def keep_rules(self, room: float) -> float:
-        """Keeps the typed sentences that bind, newest first, if not all typed text has room.
-        Returns the tokens used."""
+        """Keeps the typed sentences that bind, newest first, if not all typed text has room."""
         text = self.text
         typed = [
             text.first[home] + at for home, passage in enumerate(text.span) for at in passage.typed
@@ -208,16 +207,14 @@ class Choice:
         return used
 
     def keep_typed(self, room: float) -> float:
-        """Keeps typed text: the first message, then the others, newest first. Returns the tokens
-        used."""
+        """Keeps typed text: the first message, then the others, newest first."""
         span = enumerate(self.text.span)
         lines = {home: passage.typed for home, passage in span if passage.typed}
         homes = list(lines)
         return self._keep_evenly({home: lines[home] for home in homes[:1] + homes[:0:-1]}, room)
 
     def keep_answers(self, room: float) -> float:
-        """Keeps the agent's last answer before each user message, newest first. Returns the tokens
-        used."""
+        """Keeps the agent's last answer before each user message, newest first."""
         span = self.text.span
         typed = {passage.seq for passage in span if passage.typed}
         homes = [
@@ -229,7 +226,7 @@ class Choice:
 
     def _keep_evenly(self, lines: Mapping[int, Sequence[int]], room: float) -> float:
         """Keeps these lines of each message, in this order: all of them if there is room, else
-        long messages only up to a common size. Returns the tokens used."""
+        long messages only up to a common size."""
         # For each message, its incomplete lines and how many characters each is missing.
         wanted: list[dict[int, int]] = []
         for home, numbers in lines.items():
@@ -267,8 +264,8 @@ class Choice:
     # candidates
 
     def _own_worths(self, prose_share: float) -> list[float]:
-        """The worth of each line apart from its names: that the agent may give it again word for
-        word, and of prose, that it tells what no name does."""
+        """The worth of each line apart from its names: for the chance that the agent repeats it
+        word for word, and for the rare words of prose, which no name covers."""
         text = self.text
         own = [(found.start(), found[0]) for found in _OWN_LINE.finditer(text.origins)]
         times = Counter(text.lines[at] for at, origin in own if origin != FILE)
@@ -355,16 +352,16 @@ class Choice:
 
     def _value_per_token(self, candidate: Candidate) -> float:
         """Worth per token, or an upper bound on it until the candidate has been read."""
-        bare = candidate.bare
-        if bare is None:
+        if candidate.bare is None:
             worth = self.coverage.worth_at_most(candidate.names)
         else:
-            worth = self.coverage.worth(candidate.names, bare) + self._pair_worth(candidate)
+            worth = self.coverage.worth(candidate.names, candidate.bare)
+            worth += self._pair_worth(candidate)
         worth += self._own_worth(candidate)
         return worth * self.factor[candidate.at] / self.price(candidate)
 
     def _own_worth(self, candidate: Candidate) -> float:
-        """The part of its line's own worth."""
+        """The candidate's part of its line's own worth."""
         own = self.own[candidate.at]
         return own and own * (candidate.end - candidate.start) / len(self.text.lines[candidate.at])
 
@@ -390,9 +387,8 @@ class Choice:
     def _is_present(self, at: int) -> bool:
         """Whether a line is on the page, or nothing would be missed: it has only numbers and
         punctuation, or was replaced."""
-        line = self.text.lines[at]
-        is_missed = self.text.origins[at] != REPLACED and _LETTERS.search(line)
-        return line in self.on_page or not is_missed
+        line, origin = self.text.lines[at], self.text.origins[at]
+        return line in self.on_page or origin == REPLACED or not _LETTERS.search(line)
 
     def price(self, candidate: Candidate) -> float:
         """The tokens of a candidate, including the tag of its message if that is new."""
@@ -418,8 +414,7 @@ class Choice:
             if not self._check_best(index, queue):
                 continue
             self.done.add(index)
-            price = self.price(self.candidates[index])
-            if price > room:
+            if (price := self.price(self.candidates[index])) > room:
                 continue
             room -= price
             for risen in self.take(index):

@@ -1,10 +1,10 @@
 """A gist as an edit: a heading, the ledger, and the kept lines as quotes of their messages.
 
 There is one summary per run of messages; the largest has the ledger and the prose. Prices are
-estimates, so the least needed lines are dropped if the texts come out too large. A line costs as
-much as six names; in a tight fold most needed names would be on no line, so part of the room is for
-a list of bare names, which the agent can search for. Neighbours: `choice` chooses the
-lines, `names` has the need of names, `gist` asks for the summaries.
+estimates, so the least needed lines are dropped if the summaries come out too large. A line costs
+as much as six names; in a tight fold most needed names would be on no line, so part of the room is
+for a list of bare names, which the agent can search for. Neighbours: `choice` chooses the lines,
+`names` has the need of names, `gist` asks for the summaries.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SOURCE_CHARS = 40
 TIGHT = 0.06
 SHARE, SHARE_MOST = 0.6, 0.3
 # The share of the room for prose alone. It grows as less than this share of the text can stay: the
-# fewer lines there are, the more it matters that some tell why.
+# fewer lines there are, the more it matters that some of them say why.
 PROSE_TIGHT, PROSE_LEAST, PROSE_MOST = 0.05, 0.08, 0.6
 MARK = "Also named: "
 _LOCATION = re.compile(r"\.\w+[-:]\d+$")  # `a.py-12`, as in search output
@@ -105,7 +105,8 @@ class Draft(Struct, frozen=True, kw_only=True):
                 if pieces[0][0] == 0 and pieces[0][1] >= len(line):
                     names.update(passage.names[at])
                 else:
-                    # Half a secret is not recognizable, so secrets go before the line is cut.
+                    # Half a secret is not recognizable, so secrets are removed before the line is
+                    # cut.
                     line = cut(self.brief.redact(line), pieces)
                     names.update(names_of(line))
                 texts.append(line)

@@ -124,7 +124,7 @@ class Row(Struct, gc=False):
 
 
 class Needs:
-    """Per name: who used it how often, when it was last seen, in what company; of all names, or
+    """The use of names: by whom, how often, how long ago, and in what company; of all names, or
     `only` of some."""
 
     def __init__(self, only: Set[str] | None = None) -> None:

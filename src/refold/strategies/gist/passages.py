@@ -76,7 +76,7 @@ class Passage(Struct, gc=False):
 
 
 def passage(seq: int, role: Role, text: str) -> Passage:
-    """A message by its text."""
+    """The passage of a message, from its text."""
     lines = lines_in(text)
     names = [names_of(line[:LINE_CHARS_READ]) for line in lines]
     return Passage(seq, role, lines, names)
@@ -305,7 +305,7 @@ def source_of(call: ToolCall, redact: Callable[[str], str]) -> str:
 
 def origin_of_result(call: ToolCall) -> str:
     """The origin of the lines of a call's result: the text of files, the report of a change, which
-    tells nothing that the call does not, or other output."""
+    adds nothing to the call, or other output."""
     arguments = arguments_of(call)
     command = command_of(arguments)
     has_path = bool(paths_of(arguments))
@@ -342,13 +342,13 @@ def flat(message: Message) -> str:
 
 
 def parts_of(message: Message) -> list[tuple[str, str]]:
-    """The texts of a message, each with its origin. A list of to-dos is given without states: the
-    ledger has the newest, and an old state would reopen a finished item."""
+    """The parts of a message's text, each with its origin. A list of to-dos is read without states:
+    the ledger has the newest, and an old state would reopen a finished item."""
     parts: list[tuple[str, str]] = []
     own = SAID if message.role == "assistant" else OTHER
     for block in message.blocks:
         if isinstance(block, ToolCall):
-            parts.append((REPLACED, block.name))  # tells nothing alone
+            parts.append((REPLACED, block.name))  # says nothing on its own
             values = _arguments(block)
             if not isinstance(values, dict):
                 parts.append((SCRIPT, str(block.arguments)))
