@@ -14,6 +14,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -63,16 +64,14 @@ def run(messages: int = MESSAGES, sessions: int = SESSIONS, repeats: int = REPEA
         answers = Answers(url)
         body = msgspec.json.encode(answers.conversation(GIVEN))
         sent = len(gzip.compress(body, app.GZIP_LEVEL))
-        act = json.dumps({"act": "undo"}).encode()
         table.at_most("first screen, cold, in folds", middle(first, repeats) / once, 3.0)
         warm = middle(lambda: answers.conversation(GIVEN), repeats)
         table.at_most("first screen, warm, in folds", warm / once, 0.5)
         table.at_most("kB sent for it", sent / 1e3, 300.0 * messages / MESSAGES)
-        table.at_most(
-            "price of an act, in folds",
-            middle(lambda: answers.rehearse(GIVEN, act), repeats) / once,
-            1.5,
-        )
+        for name in ("undo", "compact"):
+            act = json.dumps({"act": name}).encode()
+            price = middle(partial(answers.rehearse, GIVEN, act), repeats)
+            table.at_most(f"price of an act: {name}, in folds", price / once, 1.5)
         looks = 200
         started = time.process_time()
         for _ in range(looks):
