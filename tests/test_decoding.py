@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold import decoding
+from refold.patterns import regex
 
 ROOT = Path(refold.__file__).parent
 OURS = sorted(path for path in ROOT.rglob("*.py") if path.name != "decoding.py")
@@ -24,6 +24,7 @@ FIRST_USES = f"""
 import sys, threading, types
 import msgspec
 from refold import decoding
+from refold.patterns import regex
 
 sys.setswitchinterval(1e-6)
 FIELDS = "; ".join(f"f{{n}}: {{'{{0}}'}} | None = None" for n in range(8))
@@ -78,7 +79,7 @@ def test_nobody_else_asks_msgspec_for_a_type(path: Path) -> None:
 
 
 def test_a_pattern_is_compiled_at_its_first_use_and_acts_as_one():
-    late = decoding.regex(r"(?P<word>\w+)-(\d)", re.I)
+    late = regex(r"(?P<word>\w+)-(\d)", re.I)
     assert not {"search", "sub"} & vars(late).keys()
     once = re.compile(r"(?P<word>\w+)-(\d)", re.I)
     text = "one-1 two-2"
@@ -91,13 +92,13 @@ def test_a_pattern_is_compiled_at_its_first_use_and_acts_as_one():
 def test_every_pattern_compiles():
     code = """
 import gc, importlib, pathlib, refold
-from refold import decoding
+from refold import patterns as ours
 root = pathlib.Path(refold.__file__).parent
 for path in root.rglob("*.py"):
     name = ".".join(("refold", *path.relative_to(root).with_suffix("").parts))
     if "regex(" in path.read_text() and not name.endswith("__main__"):
         importlib.import_module(name)
-patterns = [one for one in gc.get_objects() if isinstance(one, decoding._Uncompiled)]
+patterns = [one for one in gc.get_objects() if isinstance(one, ours._Uncompiled)]
 print(len([one.pattern for one in patterns]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -110,6 +110,7 @@ class AsyncLogReader(_Async):
     diff = _threaded(LogReader.diff)
     why = _threaded(LogReader.why)
     scores = _threaded(LogReader.scores)
+    rehearse = _threaded(LogReader.rehearse)
     export = _threaded(LogReader.export)
     exported = _threaded(LogReader.exported)
 

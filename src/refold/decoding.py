@@ -1,19 +1,16 @@
-"""Costly first uses: thread-safe decoding of values of our types, and patterns.
+"""Thread-safe decoding of values of our types, from bytes or plain data.
 
 msgspec resolves a type at its first use, and caches it before it is complete. A second thread at
 that moment uses the incomplete one and corrupts the memory of the process. So every type is
 resolved here first, under one lock; after that it costs one lookup in a set. All of refold decodes
-through this module, which a test enforces. A pattern (`regex`) is compiled when it is first used:
-compiling all of them took two thirds of the time in which a command starts. Imports nothing of
-refold.
+through this module, which a test enforces. Imports nothing of refold.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import threading
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -96,31 +93,3 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 def packed_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
     """The same for MessagePack."""
     return msgspec.msgpack.Decoder(resolved_type(kind))
-
-
-# --- patterns ---
-
-_USES = (
-    "search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split", "pattern",
-    "flags", "groups", "groupindex",
-)  # fmt: skip
-
-
-class _Uncompiled:
-    """Acts as the compiled pattern from its first use on."""
-
-    def __init__(self, pattern: str, flags: int) -> None:
-        self._source = pattern, flags
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _USES:
-            raise AttributeError(f"a pattern has no {name}")
-        compiled = re.compile(*self._source)
-        # Later uses find the compiled pattern's own methods here, and cost nothing more.
-        vars(self).update({use: getattr(compiled, use) for use in _USES})
-        return getattr(compiled, name)
-
-
-def regex(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """The pattern, compiled at its first use."""
-    return cast("re.Pattern[str]", _Uncompiled(pattern, flags))

@@ -9,7 +9,7 @@ import re
 from collections import Counter as Tally
 from collections.abc import Iterable
 
-from refold.decoding import regex
+from refold.patterns import regex
 
 MARK_DIGITS = 12
 NAME_CHARS_MAX = 64

@@ -22,6 +22,7 @@ from refold.dialects.protocol import Dialect
 from refold.engine.file_refresh import Permitted
 from refold.engine.log_reader import Filters
 from refold.engine.mirror import Mirrored
+from refold.engine.rehearsal import Rehearsal
 from refold.log.message_history import Trace
 from refold.log.notes import Noted
 from refold.log.notices import Listener, NoticeName
@@ -43,12 +44,12 @@ from refold.tokens.counter import Count, Counter
 from refold.writer.asker import Answer, Request, Writer
 
 __all__ = [
-    "Answer", "Ask", "Batch", "Brief", "CleanupItem", "Count", "Counter", "Describer", "Dialect",
-    "Difference", "Edit", "Embedder", "FileChange", "FileVersion", "Filters", "Forgotten", "Hide",
-    "Hook", "ImportedMemories", "Judge", "Listener", "LoggedMessage", "Matches", "MemoryChange",
-    "MessageState", "Mirrored", "Moment", "NativeCaller", "NativeRequest", "Noted", "NoticeName",
-    "PageMessage", "Part", "Permitted", "Point", "Replace", "Request", "Restored", "Score",
-    "Selected", "Slot", "Span", "StandIn", "StateChange", "States", "Store", "StoredArtifact",
-    "Strategy", "Summarize", "Summarizer", "Taken", "Trace", "Undone", "Unfolded", "VectorStore",
-    "Veto", "Writer",
+    "Answer", "Ask", "Batch", "Brief", "CleanupItem", "Count", "Counter", "Describer",
+    "Dialect", "Difference", "Edit", "Embedder", "FileChange", "FileVersion", "Filters",
+    "Forgotten", "Hide", "Hook", "ImportedMemories", "Judge", "Listener", "LoggedMessage",
+    "Matches", "MemoryChange", "MessageState", "Mirrored", "Moment", "NativeCaller",
+    "NativeRequest", "Noted", "NoticeName", "PageMessage", "Part", "Permitted", "Point",
+    "Rehearsal", "Replace", "Request", "Restored", "Score", "Selected", "Slot", "Span", "StandIn",
+    "StateChange", "States", "Store", "StoredArtifact", "Strategy", "Summarize", "Summarizer",
+    "Taken", "Trace", "Undone", "Unfolded", "VectorStore", "Veto", "Writer",
 ]  # fmt: skip

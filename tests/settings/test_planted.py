@@ -20,9 +20,11 @@ from refold.edges.commands.proxy import LOG_FILE
 from refold.edges.importers.lines import FOLDER
 from refold.errors import Corrupt
 from refold.memory.ranking import INDEX
+from refold.search import database
+from refold.search.fingerprints import FORM
 from refold.search.fingerprints import NAME as FRONTS
 from refold.stores import open_store
-from refold.system import disk
+from refold.system import disk, sqlite_file
 from tests.edges.cli.rooms import run
 
 KINDS = ("link", "dangling link", "link to a folder", "pipe", "folder")
@@ -193,58 +195,100 @@ OTHERS = (
 
 
 def test_a_store_with_another_schema_is_refused(tmp_path: Path) -> None:
-    """Every column with three of the clauses, and everything else at every table, for a reader or
-    a writer; other layouts of the same SQL, such as that of a migrated database, are ours."""
-    made = tmp_path / "made.db"
+    """For a reader or a writer; other layouts of the same SQL, such as that of a migrated database,
+    are ours."""
+    made, other = tmp_path / "made.db", tmp_path / "refold.db"
     with refold.open("a", store=f"sqlite:{made}") as context:
         context.append({"role": "user", "content": "hello"})
-    with closing(apsw.Connection(str(made))) as connection:
-        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
-        rows = list(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type='table'"))
-    sqls = {name: sql for name, sql in rows if not name.startswith("sqlite")}
-    changes: list[tuple[str, str, str]] = []
-    for name, sql in sqls.items():
-        columns = re.findall(r'[(,]\s*("?\w+"? (?:INTEGER|TEXT|BLOB)[^,)]*)', sql)
-        for at, one in enumerate(columns):
-            more = [CLAUSES[(3 * at + turn) % len(CLAUSES)] for turn in range(3)]
-            changes += [(name, sql.replace(one, f"{one} {clause}"), "") for clause in more]
-        first = columns[0].split()[0]
-        changes += [(name, "", other.format(table=name, column=first)) for other in OTHERS]
-        changes.append((name, sql.replace(") STRICT", ", CHECK (1)) STRICT"), ""))
-        changes.append((name, sql.replace(" STRICT", ""), ""))
-    other = tmp_path / "refold.db"
-    for at, (name, sql, statement) in enumerate(changes):
-        refused(made, other, name, sql, statement, reads=at % 2 == 0)
+    sqls = tables(made)
+    said = r"that refold did not make|has no|not laid out|malformed"
+    for at, change in enumerate(changes(sqls)):
+        if is_planted(made, other, *change):
+            with (
+                pytest.raises(Corrupt, match=said),
+                closing(open_store(f"sqlite:{other}", read_only=at % 2 == 0)) as store,
+            ):
+                list(store.conversations())
     spread = sqls["events"].replace(",", " ,\n   ")
-    with closing(planted_copy(made, other, "events", spread)):
-        pass
+    assert is_planted(made, other, "events", spread, "")
     with closing(open_store(f"sqlite:{other}")) as store:
         assert [about.id for about in store.conversations()] == ["a"]
 
 
-def planted_copy(made: Path, other: Path, name: str, sql: str) -> apsw.Connection:
-    """A copy of the database in which a table has this SQL."""
+@pytest.mark.parametrize("form", [database.INDEX, FORM], ids=["index", "fronts"])
+def test_a_derived_file_with_another_schema_is_made_again(
+    form: database.Form, tmp_path: Path
+) -> None:
+    """The index of a store and that of memories, and the fronts; a reader's copy starts empty."""
+    made, other = tmp_path / "made.db", tmp_path / "derived.db"
+    database.close(database.connect(str(made), form)[0])
+    sqls = tables(made)
+    own = sqlite_file.listing(form.schema)
+    for at, change in enumerate([*changes(sqls), ("", "", "CREATE TABLE again(x)")]):
+        if not is_planted(made, other, *change):
+            continue
+        if form is database.INDEX and at % 2:
+            connection = database.copy(str(other))
+        else:
+            connection, notice = database.connect(str(other), form)
+            assert notice is not None and notice[0] == "index-rebuilt", change
+        with closing(connection):
+            assert connection.execute(sqlite_file.LISTING).get == own, change
+    name, sql = next(iter(sqls.items()))
+    assert is_planted(made, other, name, sql.replace(",", " ,\n   "), "")
+    connection, notice = database.connect(str(other), form)
+    connection.close()
+    assert notice is None
+
+
+def test_one_function_opens_every_sqlite_file() -> None:
+    root = Path(refold.__file__).parent
+    opening = re.compile(r"apsw\.Connection\(|sqlite3\.connect\(|aiosqlite")
+    found = [path.name for path in root.rglob("*.py") if opening.search(path.read_text("utf-8"))]
+    assert found == ["sqlite_file.py"]
+
+
+def tables(made: Path) -> dict[str, str]:
+    """The tables of a database and their SQL, after its WAL was put into the file."""
+    with closing(apsw.Connection(str(made))) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+        rows = list(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type='table'"))
+    return {name: sql for name, sql in rows if not name.startswith("sqlite")}
+
+
+def changes(sqls: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Changes of a schema: a table with its new SQL, or a statement. Every column with three of the
+    clauses, and everything else at every table."""
+    for name, sql in sqls.items():
+        columns = re.findall(r'[(,]\s*("?\w+"? (?:INTEGER|TEXT|BLOB|REAL)[^,)]*)', sql)
+        for at, one in enumerate(columns):
+            for turn in range(3):
+                clause = CLAUSES[(3 * at + turn) % len(CLAUSES)]
+                yield name, sql.replace(one, f"{one} {clause}"), ""
+        first = columns[0].split()[0] if columns else "rowid"
+        for other in OTHERS:
+            yield name, "", other.format(table=name, column=first)
+        for ours, theirs in ((") STRICT", ", CHECK (1)) STRICT"), (" STRICT", ""), ("porter ", "")):
+            if ours in sql:
+                yield name, sql.replace(ours, theirs), ""
+
+
+def is_planted(made: Path, other: Path, name: str, sql: str, statement: str) -> bool:
+    """Whether the change could be made in a copy of the database."""
+    for path in (other, other.with_name(f"{other.name}-wal"), other.with_name(f"{other.name}-shm")):
+        path.unlink(missing_ok=True)
     shutil.copy(made, other)
-    connection = apsw.Connection(str(other))
-    if sql:
+    with closing(apsw.Connection(str(other))) as connection:
         connection.pragma("writable_schema", True)
-        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, name))
+        if sql:
+            connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (sql, name))
         connection.pragma("writable_schema", False)
-    return connection
-
-
-def refused(made: Path, other: Path, name: str, sql: str, statement: str, *, reads: bool) -> None:
-    with closing(planted_copy(made, other, name, sql)) as connection:
         try:
-            connection.execute(statement)
+            connection.execute(statement).fetchall()
         except apsw.SQLError:
-            return  # not a change that SQLite makes to this table
-    said = r"that refold did not make|has no|not laid out|malformed"
-    with (
-        pytest.raises(Corrupt, match=said),
-        closing(open_store(f"sqlite:{other}", read_only=reads)) as store,
-    ):
-        list(store.conversations())
+            return False  # not a change that SQLite makes to this table
+    os.utime(other, ns=(0, 0))  # the seal of a derived file is as it was
+    return True
 
 
 @pytest.mark.parametrize("id", ["../x", "/etc/x", "a/b", "\x1b[31mx", "nul", "x" * 70, "$(x)"])
@@ -253,7 +297,9 @@ def test_a_bad_id_hides_no_other_conversation(id: str, project: Path) -> None:
     with closing(apsw.Connection(str(project / ".refold/refold.db"))) as connection:
         connection.execute("UPDATE conversations SET id = ? WHERE id = 'one'", (id,))
     assert "two" in run("list").stdout
-    assert run("search", "hello").exit_code == 0
+    for _ in range(2):  # with the index, and while it is made
+        assert run("search", "hello").exit_code == 0
+        (project / ".refold/index.db").unlink()
     done = run("verify")
     assert done.exit_code and "is not an id" in done.stdout + done.stderr
     assert "\x1b" not in done.stdout + done.stderr

@@ -128,9 +128,12 @@ class Receipt(_Account, frozen=True, kw_only=True):
 def price_of(
     before: View, after: View, *, per_token: float | None = None, expired: bool = False
 ) -> Price:
-    """The cost in lost cache of changing the page, and the savings on every later call."""
-    kept = unchanged(before.slots, after.slots)
-    rewritten = sum(slot.tokens for slot in after.slots[kept:])
+    """The cost in lost cache of changing the page, and the savings on every later call. A page with
+    another system prompt, other tools or another model is written again as a whole."""
+    fronts = [(view.model, view.system, view.tools) for view in (before, after)]
+    is_kept = fronts[0] == fronts[1]
+    kept = unchanged(before.slots, after.slots) if is_kept else 0
+    rewritten = sum(slot.tokens for slot in after.slots[kept:]) if is_kept else after.tokens
     cost = 0.0 if expired else rewritten * (WRITE_RATIO - READ_RATIO)
     return Price(
         rewritten_tokens=rewritten,

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.decoding import regex
+from refold.patterns import regex
 
 TEXT_MAX = 20_000  # read of one string: an error may quote the whole request
 SHOWN_MAX = 300

@@ -33,7 +33,7 @@ from refold.conversations.listing import (
 from refold.core.active_events import ControlLog, switched
 from refold.core.fold import Fold
 from refold.core.laws import thinking_check
-from refold.core.model import Event, Restore, Revert, Thinking
+from refold.core.model import Event, Hide, Restore, Revert, Thinking
 from refold.dialects.native import is_shown
 from refold.display import suggestion
 from refold.errors import Conflict, Denied, Invalid
@@ -57,12 +57,16 @@ from refold.search.snippets import Hit, grouped
 from refold.system.disk import Moment
 
 if TYPE_CHECKING:
+    from refold.engine.rehearsal import Rehearsal
     from refold.log.message_history import Trace
     from refold.log.notes import Noted
     from refold.log.restore_points import Difference, Point, Restored
     from refold.log.states import Batch, States, StateWalk
     from refold.search.searcher import Searcher
     from refold.strategies.importance import Score
+
+
+Act = Literal["pin", "unpin", "hide", "undo", "redo", "restore", "clear", "compact"]
 
 
 class ExportRedaction(TypedDict):
@@ -202,6 +206,18 @@ class LogReader:
             chunks = chunks_of(self._log.store, self._log.id, format, **self._redaction(secrets))
             return b"".join(chunks).decode()
 
+    @checked
+    def rehearse(self, act: Act, /, *what: Moment, **settings: Any) -> Rehearsal:
+        """The effect and the price of an act, tried on this log without writing anything: `pin`,
+        `unpin` or `hide` (a message; `hide` also a first and a last one), `undo` (nothing, or
+        batches in this order), `redo`, `restore` (a place), `clear`, or `compact` (strategies, and
+        the settings of `Context.compact`). Then do it with `expect` at the returned `head`. No
+        writer, provider or listener is called, so a summary has the size of its draft."""
+        from refold.engine.rehearsal import rehearsed
+
+        with self._log.reading():
+            return rehearsed(self._log, act, what, settings)
+
     def _redaction(self, secrets: bool | None) -> ExportRedaction:
         """Redaction options, with the configured value as the default."""
         from refold.redaction import is_redacted, takes_emails
@@ -226,11 +242,14 @@ def undo(
             return undone
         whole = model.current
         room = compactor.make_room()
+        bodies = (body for _, body in log.state.controls.all()) if room else ()
+        spans = (body.span for body in bodies if isinstance(body, Hide) and body.batch == room)
         return replace(
             undone,
             made_room=room,
             tokens_after=model.current,
             tokens_whole=whole,
+            left_out=tuple(spans),
             refused_thinking=_refused_thinking(log, model),
         )
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from refold.decoding import regex
 from refold.ledger.arguments import is_path
 from refold.ledger.facts import ChangeKind
+from refold.patterns import regex
 
 FILES_MAX = 1_000
 PAIR_CHARS = 8_192  # for the two header lines of a file in a unified diff

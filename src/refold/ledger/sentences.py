@@ -12,9 +12,9 @@ import re
 from typing import Literal, NamedTuple
 
 from refold.core.model import Message, Text
-from refold.decoding import regex
 from refold.display import whole_words
 from refold.ledger.calls import header
+from refold.patterns import regex
 
 SENTENCE_MIN, SENTENCE_MAX = 12, 300
 TEXT_MAX = 40_000

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from refold.decoding import regex
 from refold.ledger.facts import FileKind
+from refold.patterns import regex
 
 LENGTH_MAX = 200_000
 PIECES_MAX = 200

@@ -67,7 +67,7 @@ class OpenLog:
         model: str | None = None,
     ) -> None:
         self.id = open_id_checked(conversation)
-        self.store, self._configured = store, config
+        self.store, self.configured = store, config
         self.is_read_only = is_read_only(store)
         synced = synced_of(store)
         self._sync_news = SyncNews(synced) if synced is not None else None
@@ -75,7 +75,7 @@ class OpenLog:
         self.guard = Guard(self.notices)
         self.log = Log(store, conversation)
         self.redacts = self.log.redacts
-        self._counter_given = counter
+        self.counter_given = counter
         self._miscount_reported = False
         self.count_for(model or self.state.meta.model)
         self._openings = self.log.openings
@@ -187,9 +187,9 @@ class OpenLog:
     def count_for(self, model: str | None) -> None:
         """Switches to the counter of another model, unless the caller gave one, and to the settings
         for it."""
-        self.counter = forgiving(counter_for(self._counter_given, model), self._report_miscount)
+        self.counter = forgiving(counter_for(self.counter_given, model), self._report_miscount)
         names = (model or "", model_info(model).name)
-        self.config = config_for(self._configured, names)
+        self.config = config_for(self.configured, names)
 
     def _report_miscount(self, reason: str) -> None:
         """Reports a failed counter, only once."""

@@ -27,12 +27,12 @@ FIRST_CONVERSATIONS, LIST_CONVERSATIONS = 50, 200
 
 def conversations(store: Store) -> Iterator[Conversation]:
     """All conversations of a store, by id, without the logs of memories and devices."""
-    return filter(is_conversation, _logs(store))
+    return filter(is_conversation, _pages(store))
 
 
 def is_conversation(about: Conversation) -> bool:
-    """Whether this is not the log of a memory or a device."""
-    return not about.id.lower().startswith((MEMORY_PREFIX, DEVICE_PREFIX))
+    """Whether this is a conversation: its id is one, and not that of a memory or a device."""
+    return _is_id(about.id) and not about.id.lower().startswith((MEMORY_PREFIX, DEVICE_PREFIX))
 
 
 def newest_first(store: Store) -> Iterator[Conversation]:
@@ -46,7 +46,7 @@ def newest_first(store: Store) -> Iterator[Conversation]:
             page = None  # the order is derived, and the conversations may be sound
         if page is None:
             break
-        yield from (about for about in page if _is_id(about.id) and is_conversation(about))
+        yield from filter(is_conversation, page)
         if len(page) < size:
             return
         last, size = page[-1], LIST_CONVERSATIONS

@@ -125,10 +125,11 @@ class Undone(Struct, frozen=True, kw_only=True):
     """The result of an undo or redo: a compaction by its `batch`, or the restore at `seq`; false if
     there was nothing to do. `purpose` is empty for an ordinary compaction. `made_room` is the batch
     that hid the oldest messages because the page did not fit; with them it would have
-    `tokens_whole`. `refused_thinking` are the messages (by seq) whose thinking is left out: it was
-    written under another page, and the model accepts it only there. `covered_by` are the later
-    active batches that keep messages of an undone batch off the page, oldest first. `files_at` is
-    the log position whose file versions apply, and `changes` are the files restored."""
+    `tokens_whole`, and `left_out` are those messages. `refused_thinking` are the messages (by seq)
+    whose thinking is left out: it was written under another page, and the model accepts it only
+    there. `covered_by` are the later active batches that keep messages of an undone batch off the
+    page, oldest first. `files_at` is the log position whose file versions apply, and `changes` are
+    the files restored."""
 
     batch: str = ""
     seq: int = 0
@@ -138,6 +139,7 @@ class Undone(Struct, frozen=True, kw_only=True):
     tokens_after: int = 0
     made_room: str = ""
     tokens_whole: int = 0
+    left_out: tuple[Span, ...] = ()
     refused_thinking: tuple[int, ...] = ()
     covered_by: tuple[str, ...] = ()
     files_at: int = 0

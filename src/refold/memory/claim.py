@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from refold.decoding import regex
+from refold.patterns import regex
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -40,7 +40,6 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.shortened import summary_text, text_of
-from refold.decoding import regex
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.log.log import Log, now_ms
@@ -50,6 +49,7 @@ from refold.memory.entry import Forgotten, Version
 from refold.memory.fold import Entries, sealed
 from refold.memory.journal import Journal
 from refold.memory.ranking import Finder
+from refold.patterns import regex
 from refold.search.snippets import OWN_PREFIX
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.stores import erase_events, is_same_place, is_there, open_store

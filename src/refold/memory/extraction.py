@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from refold.core.model import Message, Trust, shows_memories
-from refold.decoding import regex
 from refold.ledger.sentences import marked, own_text, sentences
 from refold.memory.claim import claim_of
 from refold.memory.standing_rules import PARAGRAPHS, clauses_of, is_standing
+from refold.patterns import regex
 from refold.redaction import redacted
 
 SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 400

@@ -20,10 +20,10 @@ from statistics import fmean, pstdev
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.decoding import regex
 from refold.memory.claim import DAYS_AND_MONTHS, NUMBER_WORDS
 from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms, reworded
 from refold.memory.vector_stores import ExternalVectors, external_store
+from refold.patterns import regex
 from refold.search import database, index_query, rank, words
 from refold.search.embedders import Embedder, Transformer, Vector, chosen, is_additive, name_of
 from refold.search.index import Index, Range, carried, range_of
@@ -177,7 +177,7 @@ class Finder:
     def bookmark(self, log: str) -> bytes | None:
         """The bookmark of a log, if the index has one."""
         with self._upkeep.index() as index:
-            rows = index.rows(_BOOKMARK, (log,)) if index.rows(_HAS_BOOKMARKS) else []
+            rows = index.rows(_BOOKMARK, (log,))
         return bytes(rows[0][0]) if rows else None
 
     @retried
@@ -185,7 +185,6 @@ class Finder:
         """Stores a bookmark, if the index can be written."""
         with self._upkeep.index() as index, self._upkeep.told_if_unavailable():
             if index.is_writable:
-                index.connection.execute(_BOOKMARKS)
                 index.connection.execute(_KEEP_BOOKMARK, (log, kept))
 
     # --- notes and use ---
@@ -230,8 +229,7 @@ class Finder:
             self._upkeep.close()
             return
         with self._upkeep.index() as index:
-            if index.rows(_HAS_BOOKMARKS):
-                index.connection.execute("DELETE FROM bookmarks WHERE log = ?", (log,))
+            index.connection.execute("DELETE FROM bookmarks WHERE log = ?", (log,))
             self._vectors.remove(index, index.ids_of(log, seqs))
             index.erase(log, seqs)
             names = [(f"used {id}",) for id in entries]
@@ -250,8 +248,6 @@ class Finder:
             self._external.close()
 
 
-_BOOKMARKS = "CREATE TABLE IF NOT EXISTS bookmarks(log TEXT PRIMARY KEY, kept BLOB) STRICT"
-_HAS_BOOKMARKS = "SELECT 1 FROM sqlite_master WHERE name = 'bookmarks'"
 _KEEP_BOOKMARK = "INSERT OR REPLACE INTO bookmarks VALUES (?, ?)"
 _BOOKMARK = "SELECT kept FROM bookmarks WHERE log = ?"
 _FACT = "SELECT value FROM facts WHERE name = ?"

@@ -17,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Memory
-from refold.decoding import regex
 from refold.display import number
 from refold.memory.claim import claim_of
 from refold.memory.entry import MemoryEntry, Run, Version
@@ -25,6 +24,7 @@ from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
 from refold.memory.ranking import Finder, Fitness, Found, IndexQuery
 from refold.memory.succession import Likeness, Succession, stems_of, telling_words
+from refold.patterns import regex
 
 SPARE, RIVALS_SHOWN = 60, 3
 VALUE_RARITY = 10  # a value is in at most one of ten sentences

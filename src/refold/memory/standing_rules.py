@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from refold.decoding import regex
 from refold.ledger.sentences import sentences
 from refold.memory.claim import stem
 from refold.memory.entry import MemoryEntry
+from refold.patterns import regex
 from refold.search.words import STOP
 
 CLAUSE_CHARS_MAX = 700

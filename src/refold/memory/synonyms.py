@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from refold.decoding import regex
 from refold.memory.claim import LITTLE
+from refold.patterns import regex
 from refold.search.words import STOP, Query, Stems, Term
 
 SYNONYM_WEIGHT = LITTLE_WEIGHT = 0.5

@@ -16,8 +16,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
-from refold.decoding import regex
 from refold.display import INVISIBLE
+from refold.patterns import regex
 from refold.redaction.rules import (
     SHAPES,
     by_shape,

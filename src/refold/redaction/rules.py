@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from refold.decoding import regex
+from refold.patterns import regex
 from refold.redaction.values import FoundSecret, is_code, is_placeholder, is_random, places
 
 _STARTS = (

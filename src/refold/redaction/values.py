@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from refold.decoding import regex
+from refold.patterns import regex
 
 _WORDS = (
     "passw", "passphrase", "secret", "token", "credential", "authorization", "apikey", "api_key",

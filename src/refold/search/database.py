@@ -23,14 +23,14 @@ from msgspec import Struct
 
 from refold.errors import Corrupt, Unavailable
 from refold.search.words import TOKENIZER
-from refold.system import disk
+from refold.system import disk, sqlite_file
 
 APPLICATION_ID = 0x72656678  # "refx"
-VERSION = 5
+VERSION = 6
 BUSY_MS = 2_000
 CACHE_KIB = 16_384
 STEPS_BETWEEN_LOOKS = 20_000  # steps of SQLite's virtual machine, some tenths of a millisecond
-MEMORY = ":memory:"
+MEMORY = sqlite_file.MEMORY
 SECOND_NS = 1_000_000_000
 
 # The module `index` explains the id of an entry.
@@ -55,6 +55,8 @@ CREATE TABLE authors(
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE vectors(id INTEGER PRIMARY KEY, pieces BLOB NOT NULL) STRICT;
 CREATE TABLE facts(name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE progress(one INTEGER PRIMARY KEY, upto INTEGER) STRICT;
+CREATE TABLE bookmarks(log TEXT PRIMARY KEY, kept BLOB) STRICT;
 CREATE VIRTUAL TABLE documents USING fts5(
     text, parts, content='', contentless_delete=1, tokenize='{" ".join(TOKENIZER)}'
 );
@@ -62,8 +64,7 @@ INSERT INTO documents(documents, rank) VALUES ('automerge', 8);
 """
 
 PRAGMAS = f"""
-PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON;
-PRAGMA synchronous=NORMAL; PRAGMA cache_size=-{CACHE_KIB}
+PRAGMA secure_delete=ON; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-{CACHE_KIB}
 """
 
 
@@ -71,18 +72,16 @@ SEALED = 1_000  # added to the version of a file that was closed
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """The identity of our files: application id, version, schema, and a table to probe."""
+    """The identity of our files: application id, version and schema."""
 
     application_id: int
     version: int
     schema: str
-    table: str
 
 
-INDEX = Form(application_id=APPLICATION_ID, version=VERSION, schema=SCHEMA, table="documents")
+INDEX = Form(application_id=APPLICATION_ID, version=VERSION, schema=SCHEMA)
 
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-_PLANTED = "SELECT 1 FROM sqlite_schema WHERE type IN ('view', 'trigger') LIMIT 1"
 _DAMAGE = (apsw.NotADBError, apsw.CorruptError, apsw.FormatError, apsw.SQLError)
 
 
@@ -120,7 +119,7 @@ def _replace_damaged(path: str, reason: str, form: Form) -> tuple[apsw.Connectio
 
 
 def _in_memory(form: Form) -> apsw.Connection:
-    connection = apsw.Connection(MEMORY)
+    connection = sqlite_file.connect(MEMORY, sqlite_file.CREATE)
     _initialize(connection, form)
     return connection
 
@@ -132,11 +131,11 @@ def copy(path: str) -> apsw.Connection:
         return _in_memory(INDEX)
     # Neither mode creates or changes a file: see `stores.sqlite.reader`.
     how = "mode=ro&readonly_shm=1" if disk.size_bytes(path + "-wal") else "immutable=1"
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    address = f"file:{quote(path)}?{how}"
     is_changed = _is_changed(path)
-    connection = apsw.Connection(MEMORY)
+    connection = sqlite_file.connect(MEMORY, sqlite_file.CREATE)
     try:
-        with contextlib.closing(apsw.Connection(f"file:{quote(path)}?{how}", flags=flags)) as file:
+        with contextlib.closing(sqlite_file.connect(address, sqlite_file.READ)) as file:
             file.set_busy_timeout(BUSY_MS)
             with connection.backup("main", file, "main") as backup:
                 backup.step(-1)
@@ -153,7 +152,7 @@ def is_foreign(path: str) -> bool:
     """Whether the file is an intact database of another program."""
     if not disk.is_regular(path):
         return False
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    connection = sqlite_file.connect(path, apsw.SQLITE_OPEN_READONLY)
     try:
         _is_ours(connection, INDEX)
     except Foreign:
@@ -192,7 +191,7 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
         finally:
             os.close(fd)
     is_changed = _is_changed(path)
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    connection = sqlite_file.connect(path, sqlite_file.WRITE)
     try:
         _initialize(connection, form)
         if is_changed and connection.pragma("user_version") > SEALED:
@@ -228,9 +227,6 @@ def close(connection: apsw.Connection) -> None:
 
 def _initialize(connection: apsw.Connection, form: Form) -> None:
     """Prepares a connection, and creates missing tables. Another version counts as damage."""
-    # The index has no views or triggers: a planted one would act on every write.
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
     connection.set_busy_timeout(BUSY_MS)
     # Otherwise SQLite plans again whenever it binds a value that the plan could depend on. FTS5
     # binds one for each segment, which took half the time of a search for a rare term.
@@ -253,10 +249,9 @@ def _is_ours(connection: apsw.Connection, form: Form) -> bool:
         version = connection.pragma("user_version") % SEALED
         if version != form.version:
             raise apsw.FormatError(f"version {version}, not {form.version}")
-        if connection.execute(_PLANTED).get:
-            raise apsw.CorruptError("it has a view or trigger of another program")
-        # Detects a missing table here rather than in the middle of a search.
-        connection.execute(f"SELECT * FROM {form.table} LIMIT 1").fetchall()
+        found = connection.execute(sqlite_file.LISTING).get
+        if other := sqlite_file.difference(found, (sqlite_file.listing(form.schema),)):
+            raise apsw.CorruptError(f"it {other}")
         return True
     if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
         raise Foreign

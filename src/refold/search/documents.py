@@ -26,8 +26,8 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.shortened import summary_text, text_of
-from refold.decoding import regex
 from refold.errors import Corrupt
+from refold.patterns import regex
 from refold.search.snippets import OWN_PREFIX
 
 PIECE_CHARS = 4_000

@@ -33,7 +33,7 @@ CREATE TABLE fronts(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX of_log ON fronts(log);
 """
-FORM = Form(application_id=0x72656679, version=1, schema=SCHEMA, table="fronts")  # "refy"
+FORM = Form(application_id=0x72656679, version=1, schema=SCHEMA)  # "refy"
 _HAVING = "SELECT id FROM fronts JOIN logs ON logs.number = log WHERE fronts.front = ?"
 
 

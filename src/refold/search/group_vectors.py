@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy
 
-from refold.decoding import regex
+from refold.patterns import regex
 from refold.search import index_query, rank
 from refold.search.embedders import Transformer, Vector
 from refold.search.index import Index, Range

@@ -148,9 +148,6 @@ class Index:
     @property
     def followed(self) -> int:
         """The store's count of changes up to which everything is in the index; 0 if unknown."""
-        has_count = "SELECT 1 FROM sqlite_schema WHERE name = 'progress'"
-        if not self.connection.execute(has_count).get:
-            return 0
         found: int | None = self.connection.execute("SELECT upto FROM progress").get
         return found or 0
 
@@ -158,7 +155,6 @@ class Index:
         """Stores the count; 0 makes the next search compare all conversations."""
         if upto != self.followed:
             with database.transaction(self.connection):
-                self.connection.execute(_PROGRESS)
                 self.connection.execute("INSERT OR REPLACE INTO progress VALUES (1, ?)", (upto,))
 
     def enter(self, about: Conversation) -> None:
@@ -345,8 +341,6 @@ class Index:
 # --- SQL ---
 
 _MARK = "SELECT id, number, head, chain, parent, parent_seq FROM conversations "
-# Made when it is first needed, so that older indexes stay as they are.
-_PROGRESS = "CREATE TABLE IF NOT EXISTS progress(one INTEGER PRIMARY KEY, upto INTEGER) STRICT"
 _MARK_MOVED = "UPDATE conversations SET head = ?, chain = ? WHERE number = ?"
 _ENTER = """
 INSERT OR IGNORE INTO conversations(id, parent, parent_seq, head, chain) VALUES (?,?,?,?,?)

@@ -21,10 +21,10 @@ from refold.checked import quoted
 from refold.core import bookmark
 from refold.core.active_events import CONTROLS
 from refold.core.model import ROLES, Conversation, Event, Role
-from refold.decoding import regex
 from refold.display import without_colors
 from refold.errors import Invalid
 from refold.log.log import Log
+from refold.patterns import regex
 from refold.search.words import Query, forms_of, parts_of
 from refold.stores.protocol import Store
 

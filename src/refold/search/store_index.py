@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from refold.core.model import Conversation
-from refold.decoding import regex
+from refold.patterns import regex
 from refold.search import index_query, rank
 from refold.search import words as dates
 from refold.search.documents import Document

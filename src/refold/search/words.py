@@ -18,8 +18,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from refold.decoding import regex
 from refold.display import without_colors
+from refold.patterns import regex
 
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
 QUERY_CHARS_MAX, TERMS_MAX, PHRASES_MAX = 20_000, 256, 8

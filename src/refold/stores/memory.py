@@ -2,7 +2,8 @@
 
 It is the plainest implementation of a store, and what tests use instead of a mock. A fork has only
 its own events and reads the others from its parent, as in every store. One lock guards everything.
-Neighbours: `protocol` defines a store, `checks` validates input.
+`TrialStore` puts such a log on top of one in another store, which it never writes to. Neighbours:
+`protocol` defines a store, `checks` validates input.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from refold.core.ids import (
 )
 from refold.core.model import Conversation, Event
 from refold.stores import checks
-from refold.stores.protocol import Recovery, Salvage
+from refold.stores.protocol import Recovery, Salvage, Store
 
 CHUNK_BYTES = 256 * 1024
 
@@ -293,3 +294,48 @@ class MemoryStore:
                 log = self.logs[id]
                 log.bookmark, log.bookmarks, log.title = None, {}, self._title(id, log.head)
             readers = {id for id, log in self.logs.items() if log.parent in readers}
+
+
+class TrialStore(MemoryStore):
+    """One conversation of another store, up to a head: its events and contents are read there, and
+    everything that is written stays in memory. Later events of that log are not seen."""
+
+    def __init__(self, store: Store, conversation: str, head: int) -> None:
+        super().__init__()
+        self._store = store
+        if head:
+            title = store.conversation(conversation).title
+            self.logs[conversation] = MemoryLog(parent_seq=head, title=title)
+
+    def conversation(self, conversation: str) -> Conversation:
+        about = super().conversation(conversation)
+        if not self.logs[conversation].parent_seq:
+            return about
+        real = self._store.conversation(conversation)
+        return msgspec.structs.replace(
+            about, parent=real.parent, parent_seq=real.parent_seq, at_ms=real.at_ms
+        )
+
+    def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
+        data = super().bookmark(conversation, at=at)
+        if data is not None or conversation not in self.logs:
+            return data
+        return self._store.bookmark(conversation, at=at)
+
+    def get(self, digest: str) -> Iterator[bytes]:
+        return super().get(digest) if digest in self.contents else self._store.get(digest)
+
+    def _event(self, conversation: str, seq: int) -> Event:
+        return self._span(conversation, seq, seq)[0]
+
+    def _span(self, conversation: str, first: int, last: int) -> list[Event]:
+        log = self.logs[conversation]
+        events: list[Event] = []
+        end = min(last, log.parent_seq)
+        while first + len(events) <= end:
+            after = first + len(events) - 1
+            page = self._store.read(conversation, after=after, last=end, limit=end - after)
+            if not page:
+                raise checks.no_event(conversation, after + 1, after)
+            events += page
+        return events + log.own(first, last)

@@ -25,6 +25,7 @@ from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 
 from refold.checked import quoted
+from refold.display import cut
 from refold.errors import Denied, Unavailable
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import httpx
 
 CONNECT_S = 15.0
+SAID_CHARS = 300  # of an error that may quote what the server sent
 PIECE_BYTES = 64 * 1024
 PACE_BYTES_S = 64 * 1024  # the slowest transfer that is accepted
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -320,7 +322,7 @@ def _translated(place: str, patience: Patience) -> Iterator[None]:
             message = f"the certificate of {place} is not trusted: {error}"
             hint = "set SSL_CERT_FILE to a file with your team's certificate authority"
             raise Denied(message, hint=hint) from error
-        said = str(error) or type(error).__name__
+        said = cut(str(error), SAID_CHARS) or type(error).__name__
         reason = f"{place}: the connection failed or ended early ({said})"
         raise Unanswered(reason, retry_after_s=1.0, hint="try again") from error
     except zlib.error as error:

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from refold.checked import NUMBER_MAX, shown
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.decoding import regex
 from refold.display import failure, suggestion
 from refold.errors import Invalid
+from refold.patterns import regex
 from refold.tokens import exact
 from refold.tokens.estimate import NAME, estimate
 from refold.tokens.media import ANY, MediaRule, media_tokens, rule_for

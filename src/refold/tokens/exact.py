@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from typing import Any
 from unicodedata import category
 
-from refold.decoding import regex
 from refold.errors import Invalid, Unavailable, install_hint
+from refold.patterns import regex
 
 PACKAGE = "splintr"
 HINT = f"{install_hint('exact')}; or leave counter out to use the estimate"

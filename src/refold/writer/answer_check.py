@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from refold.core.model import Fact
-from refold.decoding import regex
 from refold.display import one_line
+from refold.patterns import regex
 from refold.strategies.summarize import SHARE_MAX
 
 RUN_WORDS = 8  # shorter runs match by chance, or are a name, a path or a command

@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from refold.core.model import Slot, Usage
 from refold.core.shortened import text_of
-from refold.decoding import regex
 from refold.display import fenced, one_line
 from refold.ledger.sentences import own_text
+from refold.patterns import regex
 from refold.writer.answer_check import Rejected
 from refold.writer.asker import ROOM_MIN, SYSTEM, WINDOW_SHARE, Asker, Request, window_of
 from refold.writer.quoted_history import quoted

@@ -16,9 +16,9 @@ from refold.core.call_arguments import arguments_text
 from refold.core.laws import settled
 from refold.core.model import Block, Media, Slot, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
-from refold.decoding import regex
 from refold.display import cut, one_line
 from refold.ledger.ledger import tools_used
+from refold.patterns import regex
 
 RESULT_CHARS_MAX = 2_000
 TEXT_CHARS_MAX = 12_000

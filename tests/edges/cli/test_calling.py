@@ -31,7 +31,7 @@ from tests.edges.commands.test_commands import arguments
 pytestmark = pytest.mark.usefixtures("alone")
 ELSEWHERE = 'sqlite:some where/it\'s "other".db'
 # These talk until somebody ends them, or show the help and name no command to run next.
-NOT_RUN = ("chat", "demo", "serve", "proxy", "mcp", "watch", "run", "help", "login", "logout")
+NOT_RUN = ("ui", "chat", "demo", "serve", "proxy", "mcp", "watch", "run", "help", "login", "logout")
 WITH_STORE = [name for name in COMMANDS if load(name).on != "nothing" and name not in NOT_RUN]
 NAMES = "|".join(sorted(COMMANDS, key=len, reverse=True))
 CALLED = re.compile(rf"\brefold ({NAMES})\b(?! wrote)([^\n]*?)(?=\brefold |\n|$)")

@@ -90,7 +90,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, *args: str) -> str:
 def lines(url: str, far: str) -> Iterator[tuple[str, ...]]:
     """Every command that ends by itself, with hostile names in each of its places."""
     named = {"fork": ("hostile", NAME), "pin": ("hostile", "4", NAME), "import": (NAME,)}
-    starts = ("run", "proxy", "mcp", "chat", "serve", "demo", "help", "sync key new", "allow")
+    starts = ("ui", "run", "proxy", "mcp", "chat", "serve", "demo", "help", "sync key new", "allow")
     for name in COMMANDS:
         if name in starts:
             continue

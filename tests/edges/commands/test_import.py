@@ -223,7 +223,39 @@ def test_a_scan_says_what_there_is_and_imports_when_it_may(
     asked = run("import", "--scan")
     assert asked.stdout.count("Claude Code: 1 file") == 1 and "Nothing was imported" in asked.stdout
     assert [one["source"] for one in as_json("import", "--scan")["found"]] == ["claude-code"]
-    assert "5 messages, 5 new" in run("import", "--scan", "--yes").stdout
+    done = run("import", "--scan", "--yes").stdout
+    assert "1 session with 5 new messages" in done and "refold replay --all" in done
+    assert f"claude-code-{SESSION}" not in done
+
+
+def test_a_scan_says_a_line_for_each_project_and_agent_and_nothing_of_what_is_unchanged(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    folders = ["/home/me/shop", "/home/me/shop", "/work/shop", "/home/me/notes"]
+    files = []
+    for position, folder in enumerate(folders):
+        lines = [{**line, "cwd": folder} for line in transcripts.parallel()]
+        text = "\n".join(map(json.dumps, lines)).replace(SESSION, f"{SESSION[:-1]}{position}")
+        files.append(tmp_path / "claude" / "projects" / f"p{position}" / f"s{position}.jsonl")
+        files[-1].parent.mkdir(parents=True)
+        files[-1].write_text(text)
+    done = run("import", "--scan", "--yes")
+    rows = [line.split() for line in done.stdout.splitlines()[1:4]]
+    assert rows == [
+        ["/home/me/shop", "claude", "2", "10"],
+        ["notes", "claude", "1", "5"],
+        ["/work/shop", "claude", "1", "5"],
+    ]
+    assert "4 sessions with 20 new messages" in done.stdout
+    again = run("import", "--scan", "--yes")
+    assert again.exit_code == 0 and "Nothing is new in 4 files." in again.stdout
+    assert "shop" not in again.stdout and as_json("import", "--scan", "--yes")["projects"] == []
+    with files[3].open("a") as file:
+        file.write("\nnot a line")
+    broken = run("import", "--scan", "--yes")
+    assert broken.exit_code == 2 and "1 line not understood" in broken.stdout
 
 
 @pytest.mark.parametrize(("typed", "imported"), [("n\n", False), ("\n", False), ("y\n", True)])
@@ -239,7 +271,9 @@ def test_a_scan_that_asks_says_once_what_there_is(
     )
     shown = " ".join(shown.split())
     assert status == 0 and shown.count("Claude Code: 1 file") == 1
-    assert ("5 messages, 5 new" in shown) == imported != ("Nothing was imported" in shown)
+    assert (
+        ("1 session with 5 new messages" in shown) == imported != ("Nothing was imported" in shown)
+    )
 
 
 def test_a_scan_looks_where_every_program_keeps_its_sessions(

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
+import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+import uvicorn
 
 from refold.edges.local_access import Unauthorized
+from refold.edges.server.connection import SETTINGS
+from refold.edges.ui import app
 from refold.edges.ui.access import TRIES_MAX, Access
-from tests.edges.ui.conftest import Running, write_session
+from refold.edges.ui.answers import Answers
+from tests.edges.ui.conftest import TIMEOUT_S, Running, write_session
 
 DATA = "/api/s/talk"
 
@@ -136,6 +144,36 @@ def test_what_is_not_there_is_refused(running: Running, target: str) -> None:
 def test_a_large_body_is_refused(running: Running) -> None:
     status, _, _ = running.enter("x" * 70_000)
     assert status == 400
+
+
+def test_a_slow_body_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of it, a part of it, and a byte now and then: refused, and the connection is closed."""
+    monkeypatch.setattr(app, "BODY_S", 0.3)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    answers = Answers(f"sqlite:{tmp_path / 'none.db'}")
+    server = uvicorn.Server(uvicorn.Config(app.App(answers, Access(port)), **SETTINGS))
+    serving = threading.Thread(target=server.run, args=([listening],))
+    serving.start()
+    head = f"POST /enter HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://127.0.0.1:{port}\r\n"
+    head += "Content-Type: application/json\r\nContent-Length: 600\r\n\r\n"
+    try:
+        for first, drips in ((b"", 0), (b'{"key": "', 0), (b"{", 500)):
+            with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
+                connection.sendall(head.encode() + first)
+                answer = b""
+                for _ in range(drips):
+                    if select.select([connection], [], [], 0.05)[0]:
+                        break
+                    connection.sendall(b" ")
+                with suppress(ConnectionResetError):  # it still had bytes of ours
+                    while chunk := connection.recv(65_536):
+                        answer += chunk
+            assert answer.startswith(b"HTTP/1.1 400 "), answer
+            assert b"the body took more than 0.3 seconds" in answer
+    finally:
+        server.should_exit = True
+        serving.join()
 
 
 def test_it_listens_on_this_machine_alone(running: Running) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from refold.artifacts.kinds.sample import Sample, Telling, any_of, distinct, ends, in_turn
-from refold.decoding import regex
+from refold.patterns import regex
 
 SIGNATURES_MIN, SHARE_MIN = 4, 0.35
 _NUMBER = regex(r"\s*\d+(?:\t|→|: ?| ?\| ?|  )")

@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from refold.decoding import regex
 from refold.display import cut
+from refold.patterns import regex
 
 ENDS_LINES, GLANCE_LINES, MARKED_CHARS, MARKED_MAX = 800, 120, 4_000_000, 100
 WORDS = (

@@ -26,8 +26,8 @@ from refold.artifacts.kinds.sample import (
     ends,
     in_turn,
 )
-from refold.decoding import regex
 from refold.display import plural
+from refold.patterns import regex
 
 PARTED_CHARS, ITEM_CHARS, LINES_MIN = 200_000, 150, 20
 _MARK = regex(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]')

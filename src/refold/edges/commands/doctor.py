@@ -43,6 +43,7 @@ from refold.settings.sources import (
     writer_loaded,
 )
 from refold.stores.protocol import Store
+from refold.system import sqlite_file
 from refold.tokens.models import model_info, retirement, table
 
 PACKAGES = ("msgspec", "apsw", "click", "rich", "httpx")
@@ -253,7 +254,8 @@ def wal_fault(folder: str) -> str:
     """The reason why SQLite's write-ahead log fails in a folder; empty if a trial succeeds."""
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".refold-doctor-") as scratch:
-            connection = apsw.Connection(os.path.join(scratch, "probe.db"))
+            probe = os.path.join(scratch, "probe.db")
+            connection = sqlite_file.connect(probe, sqlite_file.CREATE)
             try:
                 mode = connection.pragma("journal_mode", "wal")
                 connection.execute("CREATE TABLE probe(x); INSERT INTO probe VALUES (1)")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 from refold.conversations.copier import Copied, CopyProgress, copy
 from refold.conversations.exporter import chunks_of, export_file, format_of
 from refold.conversations.importer import DOCUMENT_BYTES_MAX
+from refold.conversations.listing import FOLDER, PROGRAMS, meta_of
 from refold.conversations.scanner import scan
 from refold.display import number, one_line
 from refold.edges.commands.command import (
@@ -147,15 +149,26 @@ class Readable(Struct, frozen=True, kw_only=True):
     tried: str
 
 
+class Brought(Struct, frozen=True, kw_only=True):
+    """The sessions of one project and agent that were new or had new messages."""
+
+    project: str
+    agent: str
+    sessions: int
+    new: int
+
+
 class Imported(Result, frozen=True, kw_only=True):
     """The result of an import. `conversation` is the first one written; `failed` has the unreadable
-    files with the reason. `asked` if a person saw the list of files and declined."""
+    files with the reason. `found` are the files of a scan, `projects` what it brought; `asked` if a
+    person saw the list of files and declined."""
 
     store: str = ""
     conversation: str = ""
     files: tuple[Report, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
     found: tuple[Found, ...] = ()
+    projects: tuple[Brought, ...] = ()
     asked: bool = False
     sources: tuple[Readable, ...] = ()
 
@@ -171,8 +184,11 @@ class Imported(Result, frozen=True, kw_only=True):
             own = (REFOLD, "exports of refold's own", "*.json", "every release")
             screen.table(heads, [*rows, own])
             return
-        for report in self.files:
-            _show_report(report, self.store, screen)
+        if self.found and self.files:
+            _show_projects(self, screen)
+        else:
+            for report in self.files:
+                _show_report(report, self.store, screen)
         for file, reason in self.failed.items():
             where = "" if reason.startswith(file) else f"{file}: "
             screen.line(("red", where), reason)
@@ -200,7 +216,24 @@ def _scanned(session: Session, read: Reader, *, yes: bool) -> Imported:
         return Imported(found=found)
     if not yes and not _is_wanted(session, found):
         return Imported(found=found, asked=True)
-    return replace(_all(session, read, paths, set(paths)), found=found)
+    done = _all(session, read, paths, set(paths))
+    return replace(done, found=found, projects=_projects(session, done.files))
+
+
+def _projects(session: Session, reports: Sequence[Report]) -> tuple[Brought, ...]:
+    """What the reports brought by project and agent, the most sessions first."""
+    new: dict[tuple[str, str], list[int]] = {}
+    for report in reports:
+        for one in report.sessions:
+            if one.new or one.restored:
+                about = session.target.conversation(one.conversation)
+                folder = (meta_of(session.target, about).metadata or {}).get(FOLDER)
+                project = folder if isinstance(folder, str) else ""
+                new.setdefault((project, report.source), []).append(one.new)
+    return tuple(
+        Brought(project=project, agent=agent, sessions=len(counts), new=sum(counts))
+        for (project, agent), counts in sorted(new.items(), key=lambda one: (-len(one[1]), one[0]))
+    )
 
 
 def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
@@ -315,6 +348,34 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
         screen.line(("yellow", where), unread.reason[:300])
     if report.unread_total > LINES_SHOWN:
         screen.line(("dim", f"{report.unread_total - LINES_SHOWN:,} more; --json has them."))
+
+
+def _show_projects(imported: Imported, screen: Screen) -> None:
+    """Prints a line for each project and agent with something new, the totals, and what is next."""
+    projects = {one.project for one in imported.projects}
+    names = Counter(PurePath(project).name for project in projects)
+    rows = []
+    for one in imported.projects:
+        name = PurePath(one.project).name
+        project = one_line(name if names[name] == 1 else one.project)
+        agent = PROGRAMS.get(one.agent, one.agent)
+        rows.append((project, agent, f"{one.sessions:,}", f"{one.new:,}"))
+    if rows:
+        screen.table(("PROJECT", "AGENT", ">SESSIONS", ">NEW MESSAGES"), rows)
+        sessions = number(sum(one.sessions for one in imported.projects), "session")
+        messages = number(sum(one.new for one in imported.projects), "new message")
+        screen.line(f"{sessions} with {messages} in {imported.store}.")
+    else:
+        screen.line(f"Nothing is new in {number(len(imported.files), 'file')}.")
+    for session in (one for report in imported.files for one in report.sessions):
+        if session.restored:
+            screen.line(session.conversation)
+            _show_divergence(session, screen)
+    if unread := sum(report.unread_total for report in imported.files):
+        screen.line(("yellow", f"{number(unread, 'line')} not understood; --json has them."))
+    screen.line(
+        ("dim", f"What they cost, and what refold saves: {screen.call('replay', '', '--all')}")
+    )
 
 
 def _show_divergence(one: Followed, screen: Screen) -> None:

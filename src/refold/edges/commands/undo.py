@@ -1,15 +1,14 @@
 """`refold undo` and `refold redo`: compactions and restores, reverted and repeated.
 
 If a complete step does not fit the window, some messages have to leave the page: `undo` tries the
-step on a copy in memory and asks first. `PageChange` has the size of the page before and after, as
+step without writing it and asks first. `PageChange` has the size of the page before and after, as
 `stats` counts it; `show_put_back` and `confirm_changes` handle files that are restored with a step.
 Neighbours: `restore` and `page_edits` use both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
@@ -17,8 +16,6 @@ from msgspec.structs import asdict
 
 from refold.checked import beginning
 from refold.compaction.trigger import PAUSE_RATIO, REASONS
-from refold.core.codec import decode
-from refold.core.model import Hide
 from refold.display import number
 from refold.edges.commands.command import (
     Result,
@@ -32,10 +29,8 @@ from refold.edges.commands.command import (
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.stored_logs import pages_of
 from refold.log.undo import Change, ChangeKind, FileChange, History, history
 from refold.log.undo import Undone as Taken
-from refold.stores import open_store
 
 SPANS_SHOWN = COVERS_SHOWN = 4
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -183,9 +178,8 @@ class Redone(Step, frozen=True, kw_only=True):
 def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
     """Undoes or redoes one step, and reports it."""
     with session.context(writes=True) as context:
-        before, head = page_size(context), context.view.head
+        before = page_size(context)
         done = take(context)
-        left_out = _left_out(context, done.made_room, head) if done.made_room else ""
         after, stats = page_size(context), context.stats()
         budget, cap = context.budget, context.config.tokens_cap
     is_paused = stats.due_reason == REASONS["undone"]
@@ -197,7 +191,7 @@ def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         seq=done.seq,
         purpose=done.purpose,
         made_room=done.made_room,
-        left_out=left_out,
+        left_out=_left_out(done),
         tokens_whole=done.tokens_whole,
         tokens_max=budget.input_max,
         pause_tokens=round(PAUSE_RATIO * stats.window) if is_paused else 0,
@@ -249,29 +243,28 @@ def _show_step(step: Step, screen: Screen, *, done: str) -> None:
 def _confirm_room(session: Session) -> int | None:
     """Asks before messages leave the page because the restored ones do not all fit. Returns the
     head that the answer was given for, None if there was nothing to ask."""
-    with _rehearsal(session) as context:
-        head = context.view.head
-        tried = context.undo()
-        if not tried.made_room:
-            return None
-        most = context.budget.input_max
-        left_out = _left_out(context, tried.made_room, head)
+    with session.context() as context:
+        rehearsal, most = context.log.rehearse("undo"), context.budget.input_max
+    tried = rehearsal.undone
+    if not tried.made_room:
+        return None
     sizes = f"all of it would be {number(tried.tokens_whole, 'token')}, and {most:,} fit"
     after = number(tried.tokens_after, "token")
     change = f"the page would go from {tried.tokens_before:,} to {after}"
-    effect = f"{sizes}: {left_out} would be left out, and {change}"
+    effect = f"{sizes}: {_left_out(tried)} would be left out, and {change}"
     if session.ask(f"{effect[0].upper()}{effect[1:]}. Take it back all the same?"):
-        return head
+        return rehearsal.head
     id = session.conversation
     ways = f"for all of it: refold edit {id} --window N, or a model with a larger window"
     hint = f"{ways}; --yes takes it back all the same"
     raise Invalid(f"nothing was changed: {effect}", hint=hint)
 
 
-def _left_out(context: Context, batch: str, head: int) -> str:
-    """The handles of the messages that a batch after `head` took off the page."""
-    bodies = (decode(event) for event in context.log.events(after=head) if event.kind == "edit")
-    spans = [body.span for body in bodies if isinstance(body, Hide) and body.batch == batch]
+def _left_out(undone: Taken) -> str:
+    """The handles of the messages that left the page to make room."""
+    spans = undone.left_out
+    if not undone.made_room:
+        return ""
     more = ["..."] if len(spans) > SPANS_SHOWN else []
     return ", ".join([*map(str, spans[:SPANS_SHOWN]), *more]) or "nothing"
 
@@ -284,17 +277,6 @@ def _confirm_files(session: Session, steps: Sequence[Change], *, yes: bool) -> N
     with session.context() as context:
         changes = context.files.changes(step.undone_at or step.seq)
     confirm_changes(session, changes, yes=yes)
-
-
-@contextmanager
-def _rehearsal(session: Session) -> Iterator[Context]:
-    """A copy of the conversation in memory, without the contents of artifacts."""
-    store, id = session.store, session.conversation
-    copy = open_store("memory:")
-    for events in pages_of(store, id, last=store.conversation(id).head):
-        copy.append(id, events, expect=events[0].seq - 1)
-    with Context(copy, id, config=session.config_beside) as context:
-        yield context
 
 
 # --- one compaction, however old ---

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from refold.decoding import regex
 from refold.display import one_line, visible
+from refold.patterns import regex
 
 # On a narrower screen, breaking gains nothing.
 COLUMNS_MIN = 8

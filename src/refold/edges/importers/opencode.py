@@ -214,11 +214,13 @@ def sessions(path: Path) -> Iterator[tuple[Row, list[Row]]]:
     """Each session, with its messages and their parts. Invalid if it is another database."""
     import apsw
 
+    from refold.system import sqlite_file
+
     has_log = os.path.exists(f"{path}-wal")
     how = "mode=ro&readonly_shm=1" if has_log else "mode=ro&immutable=1"
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    address = f"file:{quote(str(path.absolute()))}?{how}"
     try:
-        connection = apsw.Connection(f"file:{quote(str(path.absolute()))}?{how}", flags=flags)
+        connection = sqlite_file.connect(address, sqlite_file.READ)
     except apsw.Error as error:
         raise Invalid(f"{path} cannot be read: {error}", hint="refold import --list") from error
     try:
@@ -238,7 +240,6 @@ def sessions(path: Path) -> Iterator[tuple[Row, list[Row]]]:
 def _restrict(connection: Any) -> None:
     import apsw
 
-    connection.pragma("trusted_schema", False)
     connection.pragma("query_only", True)
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, CELL_BYTES_MAX)
     left = iter(range(STEPS_MAX // 1_000_000))

@@ -136,7 +136,7 @@ class Answers:
         """The price of an act."""
         opened, act = self._opened(given), acts.act_of(body)
         self._check_acts()
-        return acts.rehearsed(self.store, opened.context, act, opened.called_ms)
+        return acts.rehearsed(opened.context, act)
 
     def do(self, given: Given, body: bytes) -> dict[str, Any]:
         """Does an act at the head of its rehearsal. Conflict if the log has grown since."""
@@ -145,7 +145,7 @@ class Answers:
         store = open_store(self._url)
         try:
             with Context(store, opened.id, config=opened.context.config) as context:
-                acts.done(context, act, expect=act.head)
+                acts.do(context, act)
                 return {"head": context.view.head}
         finally:
             store.close()

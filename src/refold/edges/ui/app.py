@@ -217,15 +217,18 @@ def _takes_gzip(scope: Scope) -> bool:
 
 async def _body(receive: Receive) -> bytes:
     body, more = b"", True
-    async with asyncio.timeout(BODY_S):
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Invalid("the call was broken off")
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > BODY_BYTES_MAX:
-                raise Invalid(f"the body is larger than {BODY_BYTES_MAX:,} bytes")
+    try:
+        async with asyncio.timeout(BODY_S):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Invalid("the call was broken off")
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(body) > BODY_BYTES_MAX:
+                    raise Invalid(f"the body is larger than {BODY_BYTES_MAX:,} bytes")
+    except TimeoutError:
+        raise Invalid(f"the body took more than {BODY_S:g} seconds") from None
     return body
 
 
@@ -261,7 +264,9 @@ async def _send(send: Send, status: int, body: bytes, headers: list[tuple[bytes,
 async def _send_error(send: Send, error: RefoldError) -> None:
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
     said = {"code": error.code, "message": error.message, "hint": error.hint}
-    await _send_json(send, status, msgspec.json.encode({"error": said}))
+    # The rest of an unread body is not waited for.
+    close = [(b"connection", b"close")]
+    await _send_json(send, status, msgspec.json.encode({"error": said}), close)
 
 
 # --- running ---

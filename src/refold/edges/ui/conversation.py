@@ -60,12 +60,6 @@ class Conversation:
             self._chain = event.chain
         return self._transcript
 
-    @property
-    def called_ms(self) -> int:
-        """The time of the last call; 0 if there was none."""
-        calls = [event.at_ms for event in self.transcript.billing if event.kind == "usage"]
-        return calls[-1] if calls else 0
-
     # --- the columns ---
 
     def columns(self, after: int = 0) -> dict[str, Any]:

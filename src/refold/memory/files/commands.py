@@ -20,9 +20,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from refold import decoding, dialects
-from refold.decoding import regex
 from refold.display import INVISIBLE, cut, fenced, visible
 from refold.errors import Denied, Invalid
+from refold.patterns import regex
 
 NAME = "memory"
 NATIVE = {"type": "memory_20250818", "name": NAME}

@@ -25,6 +25,7 @@ from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.protocol import Salvage
 from refold.stores.sqlite import log, recent
+from refold.system import sqlite_file
 
 PLACE_MAX = (1 << 63) - 1
 MAGIC, HEADER_BYTES = b"SQLite format 3\0", 100
@@ -77,11 +78,11 @@ def rebuild(connection: apsw.Connection, copy: str, fresh: str) -> dict[str, int
     size = connection.pragma("page_size")
     # The file itself must not be opened: closing it would drop SQLite's locks.
     with (
-        closing(apsw.Connection(copy)) as target,
+        closing(sqlite_file.connect(copy, sqlite_file.CREATE)) as target,
         target.backup("main", connection, "main") as all_pages,
     ):
         all_pages.step()
-    new = apsw.Connection(fresh)
+    new = sqlite_file.connect(fresh, sqlite_file.CREATE)
     try:
         new.execute(f"PRAGMA page_size={size}; PRAGMA journal_mode=OFF; {log.SCHEMA}").fetchall()
         for mark in ("application_id", "user_version"):

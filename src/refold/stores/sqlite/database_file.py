@@ -15,7 +15,6 @@ that a writer can still remove them. Otherwise the file alone is the database an
 from __future__ import annotations
 
 import os
-import re
 import stat
 import threading
 import time
@@ -27,13 +26,11 @@ from urllib.parse import quote
 
 import apsw
 
-from refold import decoding
-from refold.checked import quoted
 from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 from refold.stores import checks
 from refold.stores.sqlite import log, recent
-from refold.system import disk
+from refold.system import disk, sqlite_file
 
 APPLICATION_ID = 0x7265666F  # "refo"
 BUSY_MS = 10_000
@@ -42,19 +39,15 @@ BUSY_MS = 10_000
 PAGE_BYTES, SHARED_PAGE_BYTES = 1024, 4096
 WAL_PAGES, SHARED_WAL_PAGES = 1_000, 4_000
 _PRAGMAS = f"""
-PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON;
-PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={WAL_PAGES};
+PRAGMA secure_delete=ON; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={WAL_PAGES};
 PRAGMA journal_size_limit={4 * WAL_PAGES * PAGE_BYTES}; PRAGMA checkpoint_fullfsync=ON
 """
 
 NO_SCHEMA = "[]"
-_SPACES = re.compile(r"\s*([(),])\s*")
 PLANTED_HINT = "another program changed it: move it away, or restore it from a copy"
-_MARKS = """
+_MARKS = f"""
 SELECT (SELECT application_id FROM pragma_application_id),
-       (SELECT user_version FROM pragma_user_version),
-       (SELECT json_group_array(json_array(type, name, sql)) FROM sqlite_schema
-        WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\')
+       (SELECT user_version FROM pragma_user_version), ({sqlite_file.LISTING})
 """
 
 # Closing any descriptor of a file drops all POSIX locks this process holds on it. Only while
@@ -115,12 +108,10 @@ def refuse_lost(path: str) -> None:
         left += [folder] if any(name[0] != "." for name in names) else []
     index = beside(path, "index.db")
     with suppress(apsw.Error):
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         address = f"file:{quote(index)}?immutable=1"
         # SQLite would follow a link, and wait for a pipe.
         if disk.is_regular(index):
-            with closing(apsw.Connection(address, flags=flags)) as connection:
-                guard(connection)
+            with closing(sqlite_file.connect(address, sqlite_file.READ)) as connection:
                 left += [index] if connection.execute("SELECT 1 FROM conversations").get else []
     if left:
         what = "is empty" if os.path.lexists(path) else "is missing"
@@ -182,7 +173,7 @@ def create_empty(path: str) -> None:
 
 
 def _open(path: str) -> apsw.Connection:
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    connection = sqlite_file.connect(path, sqlite_file.WRITE)
     try:
         configure(connection)
         connection.pragma("schema_version")
@@ -192,8 +183,7 @@ def _open(path: str) -> apsw.Connection:
             raise
         # On a read-only disk SQLite cannot make its -shm file. There are no writers either, so
         # without a WAL the file alone is the database.
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
+        connection = sqlite_file.connect(f"file:{quote(path)}?immutable=1", sqlite_file.READ)
         configure(connection)
     return connection
 
@@ -207,14 +197,7 @@ def has_wal(path: str) -> bool:
     return disk.size_bytes(os.path.realpath(path) + "-wal") > 0
 
 
-def guard(connection: apsw.Connection) -> None:
-    """Turns off what would act in a planted database: refold has no triggers and no views."""
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
-
-
 def configure(connection: apsw.Connection) -> None:
-    guard(connection)
     connection.set_busy_timeout(BUSY_MS)
     # Without this, SQLite plans a statement again whenever its LIMIT is bound, which takes more
     # than half the time of a short read.
@@ -240,8 +223,10 @@ def version_of(connection: apsw.Connection, path: str) -> int | None:
     if application == APPLICATION_ID:
         if version > VERSION:
             raise checks.too_new(path, version, VERSION)
-        if version >= COMPLETE and schema not in _own_schemas()[version]:
-            _refuse_planted(schema, version, path)
+        if version >= COMPLETE and (
+            planted := sqlite_file.difference(schema, _own_schemas()[version])
+        ):
+            raise Corrupt(f"{path} {planted}", hint=PLANTED_HINT)
         return int(version)
     if application or version or schema != NO_SCHEMA:
         raise Corrupt(
@@ -251,43 +236,16 @@ def version_of(connection: apsw.Connection, path: str) -> int | None:
 
 
 @cache
-def _own_schemas() -> dict[int, dict[str, frozenset[tuple[str, ...]]]]:
-    """The schemas that refold makes, by version, as `_MARKS` gives them: of a database that is new,
-    and of one that was made by an older refold and migrated."""
-    known: dict[int, dict[str, frozenset[tuple[str, ...]]]] = {
-        one: {} for one in range(VERSION + 1)
-    }
-    for first, backwards in _BACKWARDS.items():
-        with closing(apsw.Connection(":memory:")) as made:
-            made.execute(log.SCHEMA + backwards).fetchall()
-            for version in range(first, VERSION + 1):
-                schema = made.execute(_MARKS).get[2]
-                known[version][schema] = _entries(schema)
-                made.execute(STEPS.get(version, "")).fetchall()
-    return known
-
-
-def _entries(schema: str) -> frozenset[tuple[str, ...]]:
-    """The tables, indexes, views and triggers of a schema, their SQL without its layout."""
-    entries = decoding.decode(schema, list[tuple[str, str, str | None]])
-    return frozenset(
-        (kind, name, _SPACES.sub(r"\1", " ".join((sql or "").split())))
-        for kind, name, sql in entries
-    )
-
-
-def _refuse_planted(schema: str, version: int, path: str) -> None:
-    """Raises Corrupt for a schema that differs from ours in more than its layout: a view or trigger
-    would act for a table, and a check, default or generated column on what is written."""
-    entries = _entries(schema)
-    schemas = [*_own_schemas()[version].values()]
-    if entries in schemas:
-        return
-    own = schemas[-1]
-    extra = sorted(entries - own)
-    kind, name, _ = (extra or sorted(own - entries))[0]
-    has = f"has a {kind} that refold did not make" if extra else f"has no {kind}"
-    raise Corrupt(f"{path} {has}: {quoted(name, 60)}", hint=PLANTED_HINT)
+def _own_schemas() -> dict[int, tuple[str, ...]]:
+    """The schemas that refold makes, by version: of a database that was made by an older refold and
+    migrated, and of a new one."""
+    known: dict[int, list[str]] = {version: [] for version in range(VERSION + 1)}
+    for first, sql in _BACKWARDS.items():
+        sql = log.SCHEMA + sql
+        for version in range(first, VERSION + 1):
+            known[version].append(sqlite_file.listing(sql))
+            sql += f";{STEPS.get(version, '')}"
+    return {version: tuple(schemas) for version, schemas in known.items()}
 
 
 def _initialize(connection: apsw.Connection, path: str, page_bytes: int) -> None:
@@ -539,8 +497,7 @@ def _connection(path: str, *, in_wal: bool) -> apsw.Connection | None:
     with CONNECTING, _wal_held(path) if in_wal else nullcontext():
         refuse_strange_links(path)
         how = "mode=ro&readonly_shm=1" if in_wal else "immutable=1"
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        connection = apsw.Connection(f"file:{quote(path)}?{how}", flags=flags)
+        connection = sqlite_file.connect(f"file:{quote(path)}?{how}", sqlite_file.READ)
         try:
             configure(connection)
             version = version_of(connection, path)
@@ -588,7 +545,7 @@ def _wal_held(path: str) -> Iterator[None]:
 
 
 def _migrated_copy(connection: apsw.Connection) -> apsw.Connection:
-    copy = apsw.Connection(":memory:")
+    copy = sqlite_file.connect(sqlite_file.MEMORY, sqlite_file.CREATE)
     with copy.backup("main", connection, "main") as backup:
         backup.step(-1)
     configure(copy)

@@ -19,8 +19,8 @@ from math import log
 
 from msgspec import Struct
 
-from refold.decoding import regex
 from refold.ledger.sentences import binds
+from refold.patterns import regex
 from refold.strategies.fit import common_size
 from refold.strategies.gist.passages import (
     ARGUMENT,

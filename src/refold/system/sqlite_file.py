@@ -1,0 +1,75 @@
+"""SQLite files that another program may have changed: how to open them, and how their schema
+differs from ours.
+
+SQLite runs parts of a schema: a view or a trigger acts for a table; a check, a default or a
+generated column acts on new rows. `connect`, the only way to open a file, turns off all that can be
+turned off; `difference` finds the rest. The owner of a schema passes its SQL and decides what
+follows: a store is refused, a derived file is made again. Usually a schema equals ours to the
+letter, which costs one lookup. Neighbours: `stores.sqlite.database_file`, `search.database`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from contextlib import closing
+from functools import cache
+
+import apsw
+
+from refold import decoding
+from refold.checked import quoted
+
+MEMORY = ":memory:"
+WRITE = apsw.SQLITE_OPEN_READWRITE
+CREATE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+# The schema as one text: the kind, name and SQL of every entry, in the order of their creation.
+LISTING = """
+SELECT json_group_array(json_array(type, name, sql)) FROM sqlite_schema
+WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+"""
+_SPACES = re.compile(r"\s*([(),])\s*")
+
+
+def connect(path: str, flags: int) -> apsw.Connection:
+    """A connection on which no view or trigger acts: refold has none."""
+    connection = apsw.Connection(path, flags=flags)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.pragma("cell_size_check", True)
+    return connection
+
+
+@cache
+def listing(sql: str) -> str:
+    """The schema that this SQL makes."""
+    with closing(connect(MEMORY, CREATE)) as made:
+        made.execute(sql).fetchall()
+        return str(made.execute(LISTING).get)
+
+
+def difference(found: str, own: Collection[str]) -> str:
+    """How a schema differs from each of ours in more than its layout; empty if it is one of them.
+    Compares it with the last of ours."""
+    if found in own:
+        return ""
+    there = _entries(found)
+    ours = [_entries(schema) for schema in own]
+    if there in ours:
+        return ""
+    extra = sorted(there - ours[-1])
+    kind, name, _ = (extra or sorted(ours[-1] - there))[0]
+    has = f"has a {kind} that refold did not make" if extra else f"has no {kind}"
+    return f"{has}: {quoted(name, 60)}"
+
+
+@cache
+def _entries(schema: str) -> frozenset[tuple[str, ...]]:
+    """The tables, indexes, views and triggers of a schema, their SQL without its layout."""
+    entries = decoding.decode(schema, list[tuple[str, str, str | None]])
+    return frozenset(
+        (kind, name, _SPACES.sub(r"\1", " ".join((sql or "").split())))
+        for kind, name, sql in entries
+    )
