@@ -92,13 +92,13 @@ class Mirror:
             self._log.check_writable()
             for _ in range(TRIES_MAX):
                 self._log.catch_up()
-                if not messages and len(self._here()):
+                if not messages and len(self._own_fronts()):
                     hint = "open a new conversation, or clear this one"
                     raise Invalid("the list that was handed over is empty", hint=hint)
                 fronts = self._fronts_of(messages)
                 known, places = self._longest(fronts)
-                if known == len(fronts) and places == len(self._here()):
-                    seqs = tuple(map(self._here().seqs_of, fronts))
+                if known == len(fronts) and places == len(self._own_fronts()):
+                    seqs = tuple(map(self._own_fronts().seqs_of, fronts))
                     return Mirrored(
                         kind=kind, first_new=first_new, seqs=seqs, conversation=self._log.id
                     )
@@ -125,7 +125,7 @@ class Mirror:
             self._seen.append(_copied(message) if is_copied else message)
         return list(fronts)
 
-    def _here(self) -> Fronts:
+    def _own_fronts(self) -> Fronts:
         """The fronts of the current log."""
         return self._branch(self._log.id)
 
@@ -139,11 +139,11 @@ class Mirror:
 
     def _longest(self, fronts: Sequence[bytes]) -> tuple[int, int]:
         """How many messages of the list the log has, and how many places they take there."""
-        known, places = self._here().longest(fronts)
-        if known == len(fronts) or places == len(self._here()):
+        known, places = self._own_fronts().longest(fronts)
+        if known == len(fronts) or places == len(self._own_fronts()):
             return known, places
         shown = self._page_length(fronts)
-        return (shown, len(self._here())) if shown > known else (known, places)
+        return (shown, len(self._own_fronts())) if shown > known else (known, places)
 
     def _page_length(self, fronts: Sequence[bytes]) -> int:
         """The length of refold's own page if the list begins with it; else 0."""
@@ -168,7 +168,7 @@ class Mirror:
         upto: int | None,
     ) -> Kind:
         """Takes one step towards the list, and returns its kind."""
-        if places == len(self._here()):
+        if places == len(self._own_fronts()):
             given = [
                 Keyed(key_of(fronts[place]), inner[place], upto=upto)
                 if place in inner
@@ -181,8 +181,8 @@ class Mirror:
         if branch is not None:
             self._log.move(branch)
             return "moved"
-        if len(self._here()) - places <= AMENDED_MAX or self._is_one_answer(places):
-            seqs = [seq for one in self._here().seqs[places:] for seq in one]
+        if len(self._own_fronts()) - places <= AMENDED_MAX or self._is_one_answer(places):
+            seqs = [seq for one in self._own_fronts().seqs[places:] for seq in one]
             self._log.append([self._log.draft(Revert(seq=seq)) for seq in seqs])
             return "amended"
         self._fork(places, fronts[known] if known < len(fronts) else fronts[known - 1])
@@ -209,14 +209,14 @@ class Mirror:
     def _is_one_answer(self, places: int) -> bool:
         """Whether everything after these places is one answer of the model: in some dialects, an
         answer is several messages."""
-        slots = [self._log.state.slot_at(first) for first, *_ in self._here().seqs[places:]]
+        slots = [self._log.state.slot_at(first) for first, *_ in self._own_fronts().seqs[places:]]
         return all(slot is not None and slot.message.role == "assistant" for slot in slots)
 
     def _fork(self, places: int, front: bytes) -> None:
         """Continues in a conversation that shares the log up to these places."""
         id = _fork_id(self._log.id, front)
         metadata = self._log.metadata
-        shared_upto = self._here().seqs[places][0] - 1
+        shared_upto = self._own_fronts().seqs[places][0] - 1
         if not places:
             # Only the metadata is shared.
             self._log.move(id)

@@ -155,7 +155,7 @@ class Past:
             return self._near[near]
         recent = max((head for head in self._recent if head <= upto), default=0)
         if not recent or upto - recent >= ALONG_EVENTS:
-            state = self._kept(upto, recent, now)
+            state = self._from_bookmark(upto, recent, now)
             if state is not None:
                 return state
         if not recent:
@@ -163,7 +163,7 @@ class Past:
         state = self._recent[recent] = self._recent.pop(recent)
         return state
 
-    def _kept(self, upto: int, after: int, now: Fold) -> Fold | None:
+    def _from_bookmark(self, upto: int, after: int, now: Fold) -> Fold | None:
         """The fold at the newest bookmark up to a seq, if it fits the log and is newer than
         `after`."""
         unstored = max((head for head in self._unstored if after < head <= upto), default=0)
@@ -211,7 +211,7 @@ class Past:
         later = controls.after(base.head)
         self._add_originals(state, later, found)
         state.begin_walk(found)
-        for event in self._on(state.head, now.head, found):
+        for event in self._active_events(state.head, now.head, found):
             self._step(state, event, found)
         for name in _SUMS:
             setattr(state, name, getattr(now, name))
@@ -283,7 +283,7 @@ class Past:
         )
         return None if is_split or is_touched else base
 
-    def _on(self, after: int, last: int, found: Switches) -> Iterator[Event]:
+    def _active_events(self, after: int, last: int, found: Switches) -> Iterator[Event]:
         """The events of a range, without the spans that are off."""
         for span in (*found.off.upto(last), Span(last + 1, last)):
             if span.last >= after or span.first > last:

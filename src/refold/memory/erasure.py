@@ -249,27 +249,29 @@ class _ConversationMatches(Struct):
 
 def erase_shown(store: Store, sought: Sought) -> Erased:
     """Erases the target from all conversations of a store, and from its index."""
-    spoken = [words for words in map(_spelt, sought.contents) if words]
+    spoken = [words for words in map(_plain_words, sought.contents) if words]
     about_all = list(conversations(store))
-    places = [place for about in about_all if (place := _place(store, about, sought, spoken))]
-    going = [place for place in places if place.erasures]
-    for place in going:
-        _announce(store, place)
-    for place in going:
-        _erase_bytes(store, place)
+    found = [
+        matches for about in about_all if (matches := _matches_in(store, about, sought, spoken))
+    ]
+    going = [matches for matches in found if matches.erasures]
+    for matches in going:
+        _announce(store, matches)
+    for matches in going:
+        _erase_bytes(store, matches)
     if going:
         _erase_from_index(store)
     return Erased(
         messages=len(
             {
-                _own(place.about, seq)
-                for place in going
-                for seq in place.erasures.keys() - set(place.summaries)
+                _own(matches.about, seq)
+                for matches in going
+                for seq in matches.erasures.keys() - set(matches.summaries)
             }
         ),
-        summaries=len({_own(place.about, seq) for place in going for seq in place.summaries}),
-        mentions=tuple((place.about.id, seq) for place in places for seq in place.mentions),
-        artifacts=tuple(dict.fromkeys(name for place in going for name in place.artifacts)),
+        summaries=len({_own(matches.about, seq) for matches in going for seq in matches.summaries}),
+        mentions=tuple((matches.about.id, seq) for matches in found for seq in matches.mentions),
+        artifacts=tuple(dict.fromkeys(name for matches in going for name in matches.artifacts)),
     )
 
 
@@ -281,22 +283,22 @@ def _own(about: Conversation, seq: int) -> tuple[str, int]:
 # --- finding ---
 
 
-def _place(
+def _matches_in(
     store: Store, about: Conversation, sought: Sought, spoken: Sequence[str]
 ) -> _ConversationMatches | None:
     """The matches in one conversation; None if there are none."""
-    place = _ConversationMatches(about, {}, [], [], [])
+    matches = _ConversationMatches(about, {}, [], [], [])
     edits: list[tuple[int, Edit]] = []
     for event, body in _bodies(store, about):
         if isinstance(body, Message):
-            _look_at(place, event, body, sought, spoken)
+            _match_message(matches, event, body, sought, spoken)
         elif isinstance(body, Summarize | Replace):
             edits.append((event.seq, body))
     for seq, edit in edits:
-        if _tells_of(edit, set(place.erasures), spoken):
-            place.erasures[seq] = Erase(seq=seq)
-            place.summaries.append(seq)
-    return place if place.erasures or place.mentions else None
+        if _may_quote(edit, set(matches.erasures), spoken):
+            matches.erasures[seq] = Erase(seq=seq)
+            matches.summaries.append(seq)
+    return matches if matches.erasures or matches.mentions else None
 
 
 def _bodies(store: Store, about: Conversation) -> Iterator[tuple[Event, Body]]:
@@ -309,16 +311,16 @@ def _bodies(store: Store, about: Conversation) -> Iterator[tuple[Event, Body]]:
                     yield event, body
 
 
-def _look_at(
-    place: _ConversationMatches,
+def _match_message(
+    matches: _ConversationMatches,
     event: Event,
     message: Message,
     sought: Sought,
     spoken: Sequence[str],
 ) -> None:
-    is_source = (place.about.id, event.seq) in sought.sources
+    is_source = (matches.about.id, event.seq) in sought.sources
     if is_source or _shows(message, sought.ids, spoken):
-        place.erasures[event.seq] = Erase(
+        matches.erasures[event.seq] = Erase(
             seq=event.seq,
             role=message.role,
             calls=tuple(calls_of(message)),
@@ -326,9 +328,9 @@ def _look_at(
             ids=message.ids,
         )
         results = [block for block in message.blocks if isinstance(block, ToolResult)]
-        place.artifacts += [block.artifact for block in results if block.artifact]
-    elif _says("\n".join(map(_block_text, message.blocks)), spoken):
-        place.mentions.append(event.seq)
+        matches.artifacts += [block.artifact for block in results if block.artifact]
+    elif _has_any("\n".join(map(_block_text, message.blocks)), spoken):
+        matches.mentions.append(event.seq)
 
 
 def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool:
@@ -336,7 +338,7 @@ def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool
     it or of refold's own tools, or as the call that stored it."""
     shown = message.metadata.get(MEMORIES)
     if shown is not None and (
-        not ids.isdisjoint(shown) or _says("\n".join(map(_block_text, message.blocks)), spoken)
+        not ids.isdisjoint(shown) or _has_any("\n".join(map(_block_text, message.blocks)), spoken)
     ):
         return True
     for block in message.blocks:
@@ -345,7 +347,7 @@ def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool
             block.name.startswith(OWN_PREFIX) or any(id in text for id in ids)
         )
         remembers = isinstance(block, ToolCall) and block.name == REMEMBER
-        if (recalls or remembers) and _says(text, spoken):
+        if (recalls or remembers) and _has_any(text, spoken):
             return True
     return False
 
@@ -358,7 +360,7 @@ def _block_text(block: Block) -> str:
     return arguments_text(block) if given is None else "\n".join(map(str, given.values()))
 
 
-def _tells_of(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
+def _may_quote(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
     """Whether an edit may contain words of an erased message."""
     match edit:
         case Hide():
@@ -370,39 +372,41 @@ def _tells_of(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
                 return False
             seqs = {one.seq for one in edit.quotes} | {one.seq for one in edit.facts}
             text = "\n".join([summary_text(edit), edit.line, *(one.text for one in edit.facts)])
-            return edit.prose is not None or bool(seqs & erased) or _says(text, spoken)
+            return edit.prose is not None or bool(seqs & erased) or _has_any(text, spoken)
 
 
-def _says(text: str, spoken: Sequence[str]) -> bool:
+def _has_any(text: str, spoken: Sequence[str]) -> bool:
     """Whether the text contains one of these sentences, ignoring case, punctuation and line
     breaks."""
     folded = text.casefold()
     # Most texts lack the longest word, and need no further check.
     likely = [words for words in spoken if max(words.split(), key=len) in folded]
-    spelt = f" {_spelt(text)} " if likely else ""
+    spelt = f" {_plain_words(text)} " if likely else ""
     return any(f" {words} " in spelt for words in likely)
 
 
-def _spelt(text: str) -> str:
+def _plain_words(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
 
 
 # --- erasing ---
 
 
-def _announce(store: Store, place: _ConversationMatches) -> None:
+def _announce(store: Store, matches: _ConversationMatches) -> None:
     """Records the erasures in a log, unless they are recorded already."""
-    log = Log(store, place.about.id)
-    new = [one for seq, one in sorted(place.erasures.items()) if seq not in log.state.erased]
+    log = Log(store, matches.about.id)
+    new = [one for seq, one in sorted(matches.erasures.items()) if seq not in log.state.erased]
     if new:
         at_ms = now_ms()
         log.append([Draft(body=replace(one, erased_ms=at_ms), by=BY) for one in new])
 
 
-def _erase_bytes(store: Store, place: _ConversationMatches) -> None:
+def _erase_bytes(store: Store, matches: _ConversationMatches) -> None:
     """Erases the events, except those already erased through another log: forks share events."""
-    id = place.about.id
-    events = [store.read(id, after=seq - 1, last=seq, limit=1)[0] for seq in sorted(place.erasures)]
+    id = matches.about.id
+    events = [
+        store.read(id, after=seq - 1, last=seq, limit=1)[0] for seq in sorted(matches.erasures)
+    ]
     erase_events(store, id, [event.seq for event in events if not event.erased])
 
 

@@ -172,7 +172,7 @@ def reworded(query: str) -> str:
     return _PHRASE.sub(lambda found: _PHRASES[found[0].lower()], query)
 
 
-def _alike() -> Iterator[tuple[str, tuple[str, ...]]]:
+def _synonyms_by_word() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each word with its synonyms."""
     for line in _GROUPS.split("\n"):
         group = tuple(line.split())
@@ -189,7 +189,7 @@ class Synonyms:
         self._stems = stems
         self._little = {" ".join(stems(word)) for word in LITTLE}
         self._others: dict[str, dict[str, None]] = {}
-        for word, group in _alike():
+        for word, group in _synonyms_by_word():
             own = " ".join(stems(word))
             others = {one: None for one in group if " ".join(stems(one)) != own}
             self._others.setdefault(own, {}).update(others)

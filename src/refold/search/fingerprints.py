@@ -87,12 +87,12 @@ class StoreFronts:
         """Reads new events; returns all conversations of the store."""
         there = {about.id: about for about in conversations(self._store)}
         known = self._known()
-        if known.keys() - there.keys() or _behind(there, known):
+        if known.keys() - there.keys() or _changed(there, known):
             with database.transaction(self._connection):
                 known = self._known()  # another caller may have been faster
                 for id in known.keys() - there.keys():
                     self._forget(known[id].number)
-                for about in _behind(there, known):
+                for about in _changed(there, known):
                     self._read(about, known.get(about.id))
         return there
 
@@ -125,7 +125,7 @@ class StoreFronts:
         self._connection.execute("DELETE FROM logs WHERE number = ?", (number,))
 
 
-def _behind(there: Mapping[str, Conversation], known: Mapping[str, LogMark]) -> list[Conversation]:
+def _changed(there: Mapping[str, Conversation], known: Mapping[str, LogMark]) -> list[Conversation]:
     """The conversations that changed since they were last read."""
     marks = {id: (mark.head, mark.chain) for id, mark in known.items()}
     return [about for id, about in there.items() if marks.get(id) != (about.head, about.chain)]

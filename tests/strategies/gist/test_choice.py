@@ -108,7 +108,7 @@ def test_pieces_of_a_line_are_chosen_as_if_all_were_weighed_again(
 
     class Thorough(Choice):
         def _cheaper(self, taken: int, is_first: bool) -> list[int]:
-            return super()._cheaper(taken, True)
+            return super()._cheaper_pieces(taken, True)
 
     one = passage(7, "tool", " and then it says ".join(f"name_{n} of row" for n in numbers))
     need = {name: 1 / (2 + int(name[5:])) for name in all_names([one])}

@@ -479,9 +479,9 @@ class Choice:
         for other in text.beside(at):
             if other in self.kept:
                 self.coverage.paired.update(text.names[other])
-        return [*self._cheaper(index, is_first), *self._risen(at)]
+        return [*self._cheaper_pieces(index, is_first), *self._raised(at)]
 
-    def _cheaper(self, taken: int, is_first: bool) -> list[int]:
+    def _cheaper_pieces(self, taken: int, is_first: bool) -> list[int]:
         """The other pieces of the line that cost less now: all of them after the first piece is
         taken, after that only those within reach."""
         pieces, piece = self.candidates, self.candidates[taken]
@@ -491,7 +491,7 @@ class Choice:
         start, end = piece.start - GAP_CHARS, piece.end + GAP_CHARS
         return [at for at in others if pieces[at].start <= end and start <= pieces[at].end]
 
-    def _risen(self, at: int) -> list[int]:
+    def _raised(self, at: int) -> list[int]:
         """The candidates that may be worth more because this line was taken: its neighbour, which
         becomes a candidate if it was not worth it alone, and the lines whose neighbour it is."""
         risen: list[int] = []
