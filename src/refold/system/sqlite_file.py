@@ -51,8 +51,10 @@ def listing(sql: str) -> str:
 
 
 def difference(found: str, own: Collection[str]) -> str:
-    """How a schema differs from each of ours in more than its layout; empty if it is one of them.
-    Compares it with the last of ours."""
+    """The first thing a schema has or lacks beside the newest of our own, layout aside.
+
+    Empty if it matches any of them.
+    """
     if found in own:
         return ""
     there = _entries(found)
