@@ -52,7 +52,7 @@ def test_the_estimate_counts_where_a_counter_fails_and_it_is_said_once(name: str
     request = context.request("openai_chat")
     assert request["messages"] and context.view.tokens <= 8_000
     told = [notice for notice in heard if notice.name == "counter-failed"]
-    assert len(told) == 1 and "the estimate counts" in told[0].reason
+    assert len(told) == 1 and "tokens are estimated instead" in told[0].reason
 
 
 def test_a_counter_that_fails_now_and_then_counts_the_rest() -> None:

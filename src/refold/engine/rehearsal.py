@@ -3,7 +3,7 @@
 The trial reads the real log up to its head and keeps what it appends in memory, so the real act
 runs on the real events, and the two pages are compared. `perform` does an act by its name, for the
 trial and for those who do it afterwards. Neighbours: `core.plan` prices the change of a page,
-`stores.memory` has the store of the trial.
+`stores.trial_store` opens the log of the trial.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from refold.engine.log_reader import Act
 from refold.errors import Invalid
 from refold.log.open_log import OpenLog
 from refold.log.undo import Undone
-from refold.stores.memory import TrialStore
+from refold.stores import trial_store
 from refold.tokens.models import input_price, model_info
 
 # The least and the most that each act is done with; None: any number.
@@ -110,7 +110,7 @@ def rehearsed(
     meta, head = log.metadata, log.state.head
     info = model_info(meta.model or None)
     trial = Context(
-        TrialStore(log.store, log.id, head),
+        trial_store(log.store, log.id, head),
         log.id,
         config=log.configured,
         model=meta.model or None,

@@ -29,7 +29,7 @@ __all__ = [
     "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there", "key_ids",
     "make_key", "open_orgs", "open_store", "own_paths", "passes_walls", "reading_store",
     "refuse_encrypted", "server_place", "synced_of", "terms_of", "together", "token_info",
-    "version_of", "with_progress",
+    "trial_store", "version_of", "with_progress",
 ]  # fmt: skip
 
 
@@ -238,6 +238,13 @@ def own_paths(store: Store, *, also: Iterable[str] = ()) -> Container[str]:
     from refold.stores.artifact_files import owned
 
     return owned(store, also)
+
+
+def trial_store(store: Store, conversation: str, head: int) -> Store:
+    """One conversation of a store, up to a head: what is written to it stays in memory."""
+    from refold.stores.memory import TrialStore
+
+    return TrialStore(store, conversation, head)
 
 
 def _opened(scheme: str, rest: str, read_only: bool) -> Store:

@@ -97,14 +97,14 @@ def test_a_page_stops_at_every_full_screen_unless_it_is_to_be_plain(url: str) ->
     with refold.open("long", store=url) as context:
         context.append({"role": "user", "content": "\n".join(f"line {n}" for n in range(60))})
     screen = {"LINES": "20", "COLUMNS": "60"}
-    status, text = on_terminal("show", "--page", "long", typed="\nq\n", when="q ends:", **screen)
+    status, text = on_terminal("show", "--page", "long", typed="\nq\n", when="q quits:", **screen)
     assert status == 0 and "line 30" in text and "line 50" not in text
-    assert text.count("q ends:") == 2
-    status, text = on_terminal("show", "--page", "long", typed="\n\n\n", when="q ends:", **screen)
+    assert text.count("q quits:") == 2
+    status, text = on_terminal("show", "--page", "long", typed="\n\n\n", when="q quits:", **screen)
     assert status == 0 and all(f"line {n}\r" in text for n in range(60)), "nothing is left out"
     status, text = on_terminal("show", "--page", "long", "--format", "plain", **screen)
-    assert status == 0 and "line 59" in text and "q ends:" not in text
-    assert "q ends:" not in run("show", "--page", "long").stdout
+    assert status == 0 and "line 59" in text and "q quits:" not in text
+    assert "q quits:" not in run("show", "--page", "long").stdout
     assert "all" not in as_json("show", "--page", "long") and "whole" not in as_json(
         "show", "--page", "long"
     )

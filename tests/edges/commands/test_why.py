@@ -76,7 +76,7 @@ def test_what_is_not_a_message_is_an_error_that_says_where_they_are(
         assert refused(*command, "fix-login", seq) == reason
     for text in ("x", "#4-5", "", "9" * 16):
         assert refused(*command, "fix-login", text).endswith(
-            "is not the seq of an event; give it as 41 or #41"
+            "is not the seq of an event; pass it as 41 or #41"
         )
 
 
