@@ -368,7 +368,8 @@ def _is_bound_valid(eras: Sequence[Era], since: int, native: bool, slot: Slot) -
     if slot.message.key.startswith(MIRRORED):
         return upto >= since
     era = era_at(eras, upto)
-    return slot.seq < (era.until_native if native else era.until)
+    until = era.until_native if native else era.until
+    return slot.seq < until and era.front == eras[-1].front
 
 
 def without_thinking(slots: Sequence[Slot], keeps_thinking: ThinkingCheck) -> Sequence[Slot]:

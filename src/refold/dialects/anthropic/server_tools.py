@@ -13,7 +13,8 @@ from typing import Any
 from refold.core.laws import told
 from refold.core.model import ToolCall
 from refold.dialects.anthropic.cache_marks import MARK
-from refold.dialects.wire import EMPTY, is_name, objects_in, refused_text, report
+from refold.dialects.input import text_in
+from refold.dialects.wire import EMPTY, objects_in, refused_text, report
 
 Wire = dict[str, Any]
 
@@ -89,8 +90,8 @@ class _Turn:
 def _as_text(block: Wire, lost: list[str]) -> Wire | None:
     """The block as text; None for a result that has no text."""
     if is_call(block["type"]):
-        name = block.get("name") if is_name(block.get("name")) else block["type"]
-        call = ToolCall(id=str(block.get("id")), name=name, arguments=block.get("input") or {})
+        name = text_in(block, "name") or block["type"]
+        call = ToolCall(str(block.get("id")), name, block.get("input") or {})
         text = told(call, "incomplete call").text
         report(lost, f"the call {call.id} of {name}, which has no result, is sent as text")
     else:
