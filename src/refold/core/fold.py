@@ -66,14 +66,8 @@ from refold.core.model import (
 )
 from refold.core.shortened import ERASED_TOKENS, edited, skeleton, standin, summary_text
 from refold.core.thinking_validity import (
-    Change,
-    after,
-    change_of,
-    eras_of,
-    named_by,
-    under_front,
-    with_span,
-)
+    Change, after, change_of, eras_of, named_by, under_front, with_span,
+)  # fmt: skip
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 FactPlace = tuple[int, int]  # the seq of a summary, and the index in its facts

@@ -34,6 +34,8 @@ from refold.core.model import (
     Summarize,
 )
 
+Front = tuple[int, int]  # the seqs of a system prompt and of tools
+
 
 class Change(Struct, frozen=True):
     """An event that altered the page from `first` on; an edit, up to `last`. With a native summary
@@ -130,7 +132,7 @@ def under_front(eras: list[Era], seq: int, meta: Meta) -> list[Era]:
     return eras if front == eras[-1].front else [*eras, Era(since=seq, front=front)]
 
 
-def _front(front: tuple[int, int], meta: Meta) -> tuple[int, int]:
+def _front(front: Front, meta: Meta) -> Front:
     system, tools = meta.system_seq, meta.tools_seq
     return (front[0] if system is None else system, front[1] if tools is None else tools)
 
@@ -198,18 +200,14 @@ class _Step(Struct):
 
     seq: int
     toggled: set[int]
-    front: tuple[int, int]
+    front: Front
 
 
 class _Walk:
     """A pass over a log that tracks which changes are live at each head."""
 
     def __init__(
-        self,
-        controls: Collection[int],
-        newest: Change | None,
-        pins: Collection[int],
-        front: tuple[int, int],
+        self, controls: Collection[int], newest: Change | None, pins: Collection[int], front: Front
     ) -> None:
         self.controls = controls
         self.first_front = self.front = front
