@@ -65,9 +65,7 @@ from refold.core.model import (
     is_shown,
 )
 from refold.core.shortened import ERASED_TOKENS, edited, skeleton, standin, summary_text
-from refold.core.thinking_validity import (
-    Change, after, change_of, eras_of, named_by, under_front, with_span,
-)  # fmt: skip
+from refold.core.thinking_validity import Change, eras_after, eras_of, named_by, with_span
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 FactPlace = tuple[int, int]  # the seq of a summary, and the index in its facts
@@ -249,12 +247,9 @@ class Fold:
         self.controls.add(event.seq, body)
         if self.walked is not None:
             return
-        if isinstance(body, Meta):
-            self.eras = under_front(self.eras, event.seq, body)
         # A pin that changes the page reaches back, so it never comes here.
-        change = None if isinstance(body, Pin) else change_of(event.seq, body)
-        if change is not None:
-            self.eras, self.newest = after(self.eras, self.newest, change), change
+        if not isinstance(body, Pin):
+            self.eras, self.newest = eras_after(self.eras, self.newest, event.seq, body)
 
     def _named_contents(self, seq: int, meta: Meta) -> Meta:
         """The seqs of the contents that the metadata sets, whether it has or names them; None for

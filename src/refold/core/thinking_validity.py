@@ -118,18 +118,19 @@ def goes_on(newest: Change | None, change: Change) -> bool:
     return (newest.seq + 1, newest.batch) == (change.seq, change.batch)
 
 
-def after(eras: Sequence[Era], newest: Change | None, change: Change) -> list[Era]:
-    """The eras after one more live change."""
-    begun = [*eras]
-    if not goes_on(newest, change):
-        begun.append(Era(since=change.seq, front=eras[-1].front))
-    return _merged([*(_cut(era, change) for era in begun[:-1]), begun[-1]])
-
-
-def under_front(eras: list[Era], seq: int, meta: Meta) -> list[Era]:
-    """The eras after an event that may set another system prompt or other tools, by seq."""
-    front = _front(eras[-1].front, meta)
-    return eras if front == eras[-1].front else [*eras, Era(since=seq, front=front)]
+def eras_after(
+    eras: list[Era], newest: Change | None, seq: int, body: Body
+) -> tuple[list[Era], Change | None]:
+    """The eras after one more live event, and the newest change."""
+    last = eras[-1]
+    if isinstance(body, Meta):
+        front = _front(last.front, body)
+        return (eras if front == last.front else [*eras, Era(since=seq, front=front)]), newest
+    if (change := change_of(seq, body)) is None:
+        return eras, newest
+    is_more = goes_on(newest, change)
+    begun = eras if is_more else [*eras, Era(since=change.seq, front=last.front)]
+    return _merged([*(_cut(era, change) for era in begun[:-1]), begun[-1]]), change
 
 
 def _front(front: Front, meta: Meta) -> Front:
