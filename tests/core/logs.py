@@ -128,6 +128,7 @@ def _others(n: int) -> st.SearchStrategy[Body | tuple[str, bytes]]:
             replied=st.booleans(),
         ),
         st.builds(Meta, system=st.none() | _texts, title=st.none() | _texts),
+        st.builds(Meta, system_seq=st.none() | seqs, tools=st.none() | st.just([{"name": "run"}])),
         st.builds(Artifact, id=st.just("art-x"), digest=st.just("00")),
         st.builds(Erase, seq=seqs),
         st.just(("future-kind", b'{"anything":[1,2]}')),

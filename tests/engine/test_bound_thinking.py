@@ -205,6 +205,47 @@ def test_an_undo_gives_back_the_page_with_its_thinking_byte_for_byte(calls):
     assert plain(told.context.request(thinking=told.thinking)) == plain(compacted)
 
 
+FRONTS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [{"system": "S"}, {"system": "S2"}, {"tools": TOOLS}, {"tools": TOOLS[:1]}]
+        ),
+        st.sampled_from(["request", "turn", "undo", ""]),
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(FRONTS, st.booleans())
+def test_a_system_prompt_and_tools_that_return_give_back_the_request(updates, is_reopened):
+    told = Story({"type": "adaptive"})
+    told.context = refold.open("c", store="memory:", model=MODEL, system="S", tools=TOOLS)
+    told.context.append({"role": "user", "content": "go"})
+    for _ in range(3):
+        told.turn(True, 1, "")
+    before = plain(told.context.request(thinking=told.thinking))
+    assert json.dumps(before).count('"signature"') == 3
+    said = len(before["messages"])
+    for update, deed in updates:
+        told.context.update(**update)
+        if deed == "request":
+            told.check(plain(told.context.request(thinking=told.thinking)))
+        elif deed == "turn":
+            told.turn(True, 0, "")
+        elif deed == "undo" and told.context.compact("hide", target=100).batch:
+            told.context.undo()
+    told.context.update(system="S", tools=TOOLS)
+    context = told.context
+    if is_reopened:
+        context.request()
+        context = refold.open("c", store=context._open.store)
+    after = plain(context.request(thinking=told.thinking))
+    told.check(after)
+    assert after == {**before, "messages": [*before["messages"], *after["messages"][said:]]}
+
+
 def test_an_edit_in_the_middle_leaves_what_was_thought_before_it():
     told = Story({"type": "adaptive"})
     for _ in range(6):

@@ -139,7 +139,6 @@ def _joined(spans: list[Span]) -> tuple[Span, ...]:
 
 # --- the control events of a log, packed ---
 
-_FRONT, _BESIDE = Meta(system_seq=0), Meta()
 _ROWS = decoding.packed_decoder(list[tuple[int, str, bytes]])
 
 
@@ -286,12 +285,6 @@ def without_texts(body: Body) -> Body:
         case Summarize():
             return Summarize(batch=body.batch, span=body.span, text="", purpose=body.purpose)
         case Meta():
-            return _FRONT if is_front(body) else _BESIDE
+            return Meta(system_seq=body.system_seq, tools_seq=body.tools_seq)
         case _:
             return body
-
-
-def is_front(meta: Meta) -> bool:
-    """Whether the metadata sets the system prompt or the tools, which come before all messages."""
-    fields = (meta.system, meta.tools, meta.system_seq, meta.tools_seq)
-    return any(value is not None for value in fields)

@@ -40,7 +40,7 @@ from refold.core.model import (
 from refold.core.shortened import edited, skeleton, standin, summary_text
 from refold.core.thinking_validity import Change
 
-VERSION = 10
+VERSION = 11
 DIGEST_BYTES = 16
 SIZE_MAX = 1 << 28  # of a compressed one
 _COMPRESSED = zlib.compress(b"")[:1]  # no packed bookmark begins like this
@@ -78,7 +78,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     times: tuple[int, int, int]
     wishes: tuple[int, int]
     said_tokens: int
-    eras: list[tuple[int, int, int]]
+    eras: list[tuple[int, int, int, tuple[int, int]]]
     newest: Change | None
     edited: list[Span]
     controls: tuple[bytes, int]
@@ -120,7 +120,7 @@ def kept(state: Fold, *, is_along: bool = False) -> bytes:
             times=(state.first_at_ms, state.updated_ms, state.called_ms),
             wishes=(state.wish, state.wish_before),
             said_tokens=state.said_tokens,
-            eras=[(era.since, era.until, era.until_native) for era in state.eras],
+            eras=[(era.since, era.until, era.until_native, era.front) for era in state.eras],
             newest=state.newest,
             edited=state.edited,
             controls=(b"", 0) if is_along else state.controls.packed(),
@@ -206,7 +206,8 @@ def resumed(
     state.wish, state.wish_before = mark.wishes
     state.said_tokens = mark.said_tokens
     state.eras = [
-        Era(since=since, until=until, until_native=native) for since, until, native in mark.eras
+        Era(since=since, until=until, until_native=native, front=front)
+        for since, until, native, front in mark.eras
     ]
     state.newest, state.edited = mark.newest, mark.edited
     state.controls = ControlLog(*mark.controls)

@@ -65,7 +65,7 @@ from refold.core.model import (
     is_shown,
 )
 from refold.core.shortened import ERASED_TOKENS, edited, skeleton, standin, summary_text
-from refold.core.thinking_validity import Change, after, change_of, eras_of, named_by, with_span
+from refold.core.thinking_validity import Change, eras_after, eras_of, named_by, with_span
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 FactPlace = tuple[int, int]  # the seq of a summary, and the index in its facts
@@ -242,13 +242,24 @@ class Fold:
         that are off count too: they were live when later messages were written."""
         if body is None or event.kind not in CHANGING:
             return
+        if isinstance(body, Meta):
+            body = self._named_contents(event.seq, body)
         self.controls.add(event.seq, body)
         if self.walked is not None:
             return
         # A pin that changes the page reaches back, so it never comes here.
-        change = None if isinstance(body, Pin) else change_of(event.seq, body)
-        if change is not None:
-            self.eras, self.newest = after(self.eras, self.newest, change), change
+        if not isinstance(body, Pin):
+            self.eras, self.newest = eras_after(self.eras, self.newest, event.seq, body)
+
+    def _named_contents(self, seq: int, meta: Meta) -> Meta:
+        """The seqs of the contents that the metadata sets, whether it has or names them; None for
+        a content that is erased."""
+        system, tools = meta.system_seq, meta.tools_seq
+        if system not in self.systems:
+            system = None if meta.system is None else seq
+        if tools not in self.toolsets:
+            tools = None if meta.tools is None else seq
+        return Meta(system_seq=system, tools_seq=tools)
 
     def begin_walk(self, found: Switches) -> None:
         """Begins a second pass, from here on, with the switches of the whole log."""

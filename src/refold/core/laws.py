@@ -280,7 +280,7 @@ def _without_cut_calls(reply: Slot, answers: dict[str, Slot]) -> tuple[Slot, lis
             and _is_unreadable(block, is_cut=is_last)
         ):
             cut.append(block)
-            blocks.append(_told(block, "incomplete call"))
+            blocks.append(told(block, "incomplete call"))
         else:
             blocks.append(block)
     if not cut or reply.message.role != "assistant":
@@ -333,11 +333,11 @@ def _distinct(slot: Slot) -> tuple[Slot, list[ToolCall]]:
             blocks.append(block)
         elif isinstance(block, ToolCall) and block != first:
             again.append(block)
-            blocks.append(_told(block, f"second call {block.id}"))
+            blocks.append(told(block, f"second call {block.id}"))
     return replace(slot, message=replace(slot.message, blocks=tuple(blocks), form=None)), again
 
 
-def _told(call: ToolCall, kind: str) -> Text:
+def told(call: ToolCall, kind: str) -> Text:
     """A call that cannot be sent, as text."""
     return Text(f"[{kind}: {call.name}({arguments_text(call)})]")
 
@@ -368,7 +368,8 @@ def _is_bound_valid(eras: Sequence[Era], since: int, native: bool, slot: Slot) -
     if slot.message.key.startswith(MIRRORED):
         return upto >= since
     era = era_at(eras, upto)
-    return slot.seq < (era.until_native if native else era.until)
+    until = era.until_native if native else era.until
+    return slot.seq < until and era.front == eras[-1].front
 
 
 def without_thinking(slots: Sequence[Slot], keeps_thinking: ThinkingCheck) -> Sequence[Slot]:

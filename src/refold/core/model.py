@@ -526,9 +526,11 @@ class Totals(Struct, frozen=True, array_like=True):
 
 class Era(Struct, frozen=True, kw_only=True):
     """The heads from `since` to the next era. Thinking of that time is valid before the seq
-    `until`; before `until_native` if native summaries are sent."""
+    `until`; before `until_native` if native summaries are sent. `front` has the seqs of the system
+    prompt and the tools of that time: thinking is valid only under the same ones."""
 
     since: int
+    front: tuple[int, int] = (0, 0)
     until: int = ENDLESS
     until_native: int = ENDLESS
 

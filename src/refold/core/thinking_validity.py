@@ -1,11 +1,12 @@
 """Validity of thinking: every earlier page, compared with the current one.
 
-A change is an event that alters an earlier part of the page: an edit, a restore, another system
-prompt, an erase, a pin on an edited message. Nothing before its first seq is altered. The heads
-between two changes are an era. Its thinking is valid up to the first seq of all changes that were
-live then and are not now, or the reverse. So an undo makes thinking valid again, and an edit in the
-middle does not affect thinking before it. Neighbours: `fold` keeps the eras, `active_events` finds
-live events, `laws` removes invalid thinking.
+A change is an event that alters an earlier part of the page: an edit, a restore, an erase, a pin on
+an edited message. Nothing before its first seq is altered. The heads between two changes are an
+era. Its thinking is valid up to the first seq of all changes that were live then and are not now,
+or the reverse. So an undo makes thinking valid again, and an edit in the middle does not affect
+thinking before it. The system prompt and the tools come before all messages: another one begins an
+era, whose thinking is valid whenever that one is set. Neighbours: `fold` keeps the eras,
+`active_events` finds live events, `laws` removes invalid thinking.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.active_events import Controls, Off, Switches, is_front, switched
+from refold.core.active_events import Controls, Off, Switches, switched
 from refold.core.model import (
     ENDLESS,
     NATIVE,
@@ -32,6 +33,8 @@ from refold.core.model import (
     Span,
     Summarize,
 )
+
+Front = tuple[int, int]  # the seqs of a system prompt and of tools
 
 
 class Change(Struct, frozen=True):
@@ -55,8 +58,6 @@ def change_of(seq: int, body: Body) -> Change | None:
             return Change(seq, 0 if is_idle(seq, body) else body.seq + 1)
         case Revert() if body.seq:
             return Change(seq, body.seq)
-        case Meta() if is_front(body):
-            return Change(seq)
         case _:
             return None
 
@@ -81,7 +82,8 @@ def unchanged_since(eras: Sequence[Era], *, native: bool = False) -> int:
     """The head since which every page has begun like the current one."""
     since = eras[-1].since
     for era in reversed(eras):
-        if (era.until_native if native else era.until) != ENDLESS:
+        until = era.until_native if native else era.until
+        if until != ENDLESS or era.front != eras[-1].front:
             break
         since = era.since
     return since
@@ -116,10 +118,24 @@ def goes_on(newest: Change | None, change: Change) -> bool:
     return (newest.seq + 1, newest.batch) == (change.seq, change.batch)
 
 
-def after(eras: Sequence[Era], newest: Change | None, change: Change) -> list[Era]:
-    """The eras after one more live change."""
-    begun = [*eras] if goes_on(newest, change) else [*eras, Era(since=change.seq)]
-    return _merged([*(_cut(era, change) for era in begun[:-1]), begun[-1]])
+def eras_after(
+    eras: list[Era], newest: Change | None, seq: int, body: Body
+) -> tuple[list[Era], Change | None]:
+    """The eras after one more live event, and the newest change."""
+    last = eras[-1]
+    if isinstance(body, Meta):
+        front = _front(last.front, body)
+        return (eras if front == last.front else [*eras, Era(since=seq, front=front)]), newest
+    if (change := change_of(seq, body)) is None:
+        return eras, newest
+    is_more = goes_on(newest, change)
+    begun = eras if is_more else [*eras, Era(since=change.seq, front=last.front)]
+    return _merged([*(_cut(era, change) for era in begun[:-1]), begun[-1]]), change
+
+
+def _front(front: Front, meta: Meta) -> Front:
+    system, tools = meta.system_seq, meta.tools_seq
+    return (front[0] if system is None else system, front[1] if tools is None else tools)
 
 
 def _cut(era: Era, change: Change) -> Era:
@@ -127,18 +143,15 @@ def _cut(era: Era, change: Change) -> Era:
     native = era.until_native if change.is_native else min(era.until_native, change.first)
     if era.until <= change.first and era.until_native == native:
         return era
-    return Era(since=era.since, until=min(era.until, change.first), until_native=native)
+    return replace(era, until=min(era.until, change.first), until_native=native)
 
 
 def _merged(eras: Iterable[Era]) -> list[Era]:
     """The eras, without those equal to the one before."""
     merged: list[Era] = []
-    last = (-1, -1)
     for era in eras:
-        until = (era.until, era.until_native)
-        if until != last:
+        if not merged or era != replace(merged[-1], since=era.since):
             merged.append(era)
-        last = until
     return merged
 
 
@@ -153,7 +166,8 @@ def eras_of(
 ) -> tuple[list[Era], Change | None]:
     """The eras of a log, and the newest change; or the same from the control events after a
     `ControlLog.cut`, with what was known there."""
-    walk = _Walk({seq for seq, _ in controls}, newest, pins)
+    front = eras_before[-1].front if eras_before else (0, 0)
+    walk = _Walk({seq for seq, _ in controls}, newest, pins, front)
     for at, (seq, body) in enumerate(controls):
         match body:
             case Revert() | Restore() if walk.is_plain(seq, body):
@@ -165,6 +179,8 @@ def eras_of(
             case Erase():
                 walk.erases.add(seq)
                 walk.change(Change(seq))
+            case Meta():
+                walk.set_front(seq, body)
             case _:
                 walk.change(change_of(seq, body))
     first, *later = walk.eras()
@@ -181,19 +197,22 @@ def eras_of(
 
 
 class _Step(Struct):
-    """Changes that were switched on or off together."""
+    """Changes that were switched on or off together, and the front before that."""
 
     seq: int
     toggled: set[int]
+    front: Front
 
 
 class _Walk:
     """A pass over a log that tracks which changes are live at each head."""
 
     def __init__(
-        self, controls: Collection[int], newest: Change | None, pins: Collection[int]
+        self, controls: Collection[int], newest: Change | None, pins: Collection[int], front: Front
     ) -> None:
         self.controls = controls
+        self.first_front = self.front = front
+        self.fronts: list[tuple[int, Meta]] = []
         self.steps: list[_Step] = []
         self.changes: dict[int, Change] = {}
         self.newest = newest
@@ -211,8 +230,15 @@ class _Walk:
         if goes_on(self.newest, change):
             self.steps[-1].toggled.add(change.seq)
         else:
-            self.steps.append(_Step(change.seq, {change.seq}))
+            self.steps.append(_Step(change.seq, {change.seq}, self.front))
         self.newest = change
+
+    def set_front(self, seq: int, meta: Meta) -> None:
+        """Sets the system prompt or the tools."""
+        self.fronts.append((seq, meta))
+        if (front := _front(self.front, meta)) != self.front:
+            self.steps.append(_Step(seq, set(), self.front))
+            self.front = front
 
     def pin(self, seq: int, pin: Pin) -> None:
         """Sets or removes a pin. `eras` finds what that changes, because only edits use pins."""
@@ -220,7 +246,7 @@ class _Walk:
             return
         if (-pin.seq in self.live) != pin.on:
             self.live ^= {-pin.seq}
-            self.steps.append(_Step(seq, {-pin.seq}))
+            self.steps.append(_Step(seq, {-pin.seq}, self.front))
 
     def is_plain(self, seq: int, body: Revert | Restore) -> bool:
         """Whether only the named batch or message is switched: some owners do so at every call."""
@@ -233,7 +259,7 @@ class _Walk:
         if isinstance(body, Revert) and body.batch:
             edits = {at for at in self.live if at > 0 and self.changes[at].batch == body.batch}
             self.live -= edits
-            self.steps.append(_Step(seq, edits))
+            self.steps.append(_Step(seq, edits, self.front))
             self.newest = None
             return
         self.change(change_of(seq, body))
@@ -254,8 +280,12 @@ class _Walk:
         # Erased messages do not come back.
         live = {at for at in self.changes if at not in found.off or at in self.erases}
         live |= {-pin for pin in found.pins if pin > 0}
-        self.steps.append(_Step(seq, self.live ^ live))
+        self.steps.append(_Step(seq, self.live ^ live, self.front))
         self.live, self.newest = live, None
+        self.front = self.first_front
+        for at, meta in self.fronts:
+            if at not in found.off:
+                self.front = _front(self.front, meta)
 
     def eras(self) -> list[Era]:
         """The eras between the steps, computed from the newest back."""
@@ -264,7 +294,7 @@ class _Walk:
             firsts = (edit.first for edit in edits if edit.first <= pin <= edit.last)
             self.changes[-pin] = Change(pin, min(firsts, default=ENDLESS))
         different: set[int] = set()  # changes live either then or now, but not both
-        era = Era(since=0)
+        era = Era(since=0, front=self.front)
         eras: list[Era] = []
         for step in reversed(self.steps):
             eras.append(replace(era, since=step.seq))
@@ -272,8 +302,9 @@ class _Walk:
             new = step.toggled
             is_growing = different.isdisjoint(new)
             different ^= new
+            era = replace(era, front=step.front)
             if not is_growing:
-                era, new = Era(since=0), different
+                era, new = Era(since=0, front=step.front), different
             for seq in new:
                 era = _cut(era, self.changes[seq])
         return [era, *reversed(eras)]

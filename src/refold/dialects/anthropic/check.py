@@ -43,6 +43,8 @@ _OTHER_BLOCKS = frozenset({
     "mcp_tool_listing", "compaction", "fallback", "tool_addition", "tool_removal", "tool_reference",
     "browser_state",
 })  # fmt: skip
+# Ends of the types of calls that the provider runs, and of their results.
+_SERVER_USE, _SERVER_RESULT = "_tool_use", "_tool_result"
 
 Version = tuple[int, int] | None
 
@@ -56,6 +58,7 @@ def check(request: Mapping[str, Any]) -> list[str]:
     if not faults:
         faults += _order_faults(request, messages)
         faults += _pair_faults(messages)
+        faults += _server_faults(messages)
     return [*faults, *_outside_faults(request), *_mark_faults(request)]
 
 
@@ -173,7 +176,7 @@ def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) ->
     if first != "user" and not is_compacted:
         yield f"messages[0]: the first message is {first}, not user"
     version = version_of(request.get("model"))
-    if messages[-1]["role"] == "assistant":
+    if messages[-1]["role"] == "assistant" and not _is_paused(messages[-1]["content"]):
         prefill = messages[-1]["content"]
         position = f"messages[{len(messages) - 1}]"
         if is_on:
@@ -259,6 +262,44 @@ def _answer_faults(message: dict[str, Any], calls: list[str]) -> Faults:
         beginning = message["content"][: len(results)]
         if any(block["type"] != "tool_result" for block in beginning):
             yield "the results are not first"
+
+
+def _is_paused(content: Any) -> bool:
+    """Whether an answer ends in a tool of the provider, and so continues as it is sent back."""
+    if not isinstance(content, list):
+        return False
+    uses = [block.get("id") for block in content if block["type"].endswith(_SERVER_USE)]
+    results = [
+        block.get("tool_use_id") for block in content if block["type"].endswith(_SERVER_RESULT)
+    ]
+    return content[-1]["type"].endswith((_SERVER_USE, _SERVER_RESULT)) or not set(uses) <= {
+        *results
+    }
+
+
+def _server_faults(messages: list[dict[str, Any]]) -> Faults:
+    """Requires that calls of the provider's tools have their results before the user speaks again,
+    and that every such result has its call before it. Results of the caller's own tools leave the
+    turn open."""
+    waiting: list[str] = []
+    for index, message in enumerate(messages):
+        content, position = message["content"], f"messages[{index}]"
+        if message["role"] != "assistant":
+            if isinstance(content, str) or any(kind_in(one) != "tool_result" for one in content):
+                yield from (
+                    f"{position}: the call {id!r} before it has no result" for id in waiting
+                )
+                waiting = []
+            continue
+        for block in objects_in(content):
+            if block["type"].endswith(_SERVER_USE):
+                waiting.append(block.get("id", ""))
+            elif block["type"].endswith(_SERVER_RESULT):
+                id = block.get("tool_use_id", "")
+                if id in waiting:
+                    waiting.remove(id)
+                else:
+                    yield f"{position}: a {block['type']} for {id!r} without its call"
 
 
 def _ids(message: dict[str, Any], kind: str, field: str) -> list[str]:

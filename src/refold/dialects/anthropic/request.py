@@ -1,6 +1,7 @@
 """Requests to Anthropic Messages: the keyword arguments of `client.messages.create`.
 
-This sees the whole page: it places system messages, makes call ids distinct and sets cache marks.
+This sees the whole page: it places system messages, makes call ids distinct, closes the provider's
+own calls and sets cache marks.
 With thinking on, every answer of the open tool loop must begin with thinking, and a user must speak
 last. Other models' answers have no thinking that Claude accepts, so their calls and results are
 sent as text, and the loop begins after them; Claude's later thinking is bound to that text, so it
@@ -26,6 +27,7 @@ from refold.dialects.anthropic.cache_marks import (
 from refold.dialects.anthropic.native import has_block, with_beta
 from refold.dialects.anthropic.parse import parse_plain
 from refold.dialects.anthropic.render import ELSEWHERE, NAME, distinct
+from refold.dialects.anthropic.server_tools import closed, is_waiting
 from refold.dialects.protocol import GO_ON, REFOLDS, Arranged, CacheMarks
 from refold.dialects.tools import (
     definition_of,
@@ -100,7 +102,7 @@ def arranged(messages: list[Wire], lost: list[str]) -> Arranged:
             else message
             for message in page
         ]
-    page = ended_by_user(distinct(page))
+    page = ended_by_user(closed(distinct(page), lost))
     return Arranged([*messages[:lead], *page], range(len(messages)))
 
 
@@ -182,7 +184,7 @@ def ready_to_think(request: Wire) -> Wire:
         return request
     if not all(isinstance(message, dict) for message in messages):
         return request
-    page = ended_by_user(with_loops_said(messages))
+    page = ended_by_user(closed(with_loops_said(messages), []))
     return request if page is messages else {**request, "messages": page}
 
 
@@ -191,8 +193,7 @@ def ended_by_user(messages: list[Wire]) -> list[Wire]:
     if it ends with white space. An answer that paused in a tool of the provider stays last."""
     if not messages or messages[-1].get("role") != "assistant":
         return messages
-    kind = (objects_in(messages[-1].get("content")) or [{}])[-1].get("type")
-    if isinstance(kind, str) and kind.endswith(("_tool_use", "_tool_result")):
+    if is_waiting(messages[-1]):
         return messages
     return [*messages, {"role": "user", "content": GO_ON}]
 
