@@ -47,8 +47,9 @@ from refold.ledger.facts import (
     without_middle,
 )
 from refold.ledger.failures import LABEL_MAX, error_facts, went_well
-from refold.ledger.sentences import SENTENCE_MAX, marked, own_text
+from refold.ledger.sentences import SENTENCE_MAX, Marked, marked, own_text
 from refold.ledger.todos import checked, listings, settled_todos
+from refold.ledger.typed_words import typed
 
 __all__ = ["facts_of", "files_in_work", "ledger_lines", "merged"]
 
@@ -145,14 +146,17 @@ def _requests(texts: OwnTexts, cutter: Cutter) -> Iterable[Fact]:
 def _binding_sentences(
     role: Literal["assistant", "user"], texts: OwnTexts, cutter: Cutter
 ) -> list[Fact]:
-    """Decisions and constraints of one speaker; a user's own are marked as such."""
-    by_user = role == "user"
+    """Decisions and constraints of one speaker; those that a user typed are marked as such."""
+    by_user, own = role == "user", list[Marked]()
     facts: list[Fact] = []
     for slot, text in texts:
         binding = marked(text, by_user=by_user) if slot.message.role == role else []
-        for kind, sentence in binding[:MESSAGE_MAX]:
+        if by_user and binding:
+            own, uncertain = (marked(part, by_user=True) for part in typed(text))
+            binding = [*own, *uncertain]
+        for at, (kind, sentence) in enumerate(binding[:MESSAGE_MAX]):
             words = cutter.end(sentence, SENTENCE_MAX)
-            state = "user" if by_user else ""
+            state = "user" if by_user and at < len(own) else ""
             facts.append(Fact(kind=kind, text=words, seq=slot.seq, state=state))
     return facts
 

@@ -2,12 +2,11 @@
 places, values, to-dos, and events in somebody's life.
 
 Only the words of people and models are read, never a tool's; the assistant's own count only where
-they bind, and of a user's only what was typed, not code, logs and quotations pasted into it. A
-user's message with a standing rule is one fact, whole; a long message is several, one per paragraph
-with a rule; other text is taken sentence by sentence. Text with a secret, questions and greetings
-are left out. Events may fill only a share of the talk, the most informative first. Neighbours:
-`ledger.sentences` finds binding sentences, `standing_rules` rules for all later work, `semantic`
-stores the facts.
+they bind, and of a user's only what was typed (`ledger.typed_words`). A user's message with a
+standing rule is one fact, whole; a long message is several, one per paragraph with a rule; other
+text is taken sentence by sentence. Text with a secret, questions and greetings are left out. Events
+may fill only a share of the talk, the most informative first. Neighbours: `ledger.sentences` finds
+binding sentences, `standing_rules` rules for all later work, `semantic` stores the facts.
 """
 
 from __future__ import annotations
@@ -16,11 +15,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.model import Message, Trust, shows_memories
 from refold.ledger.sentences import marked, own_text, sentences
+from refold.ledger.typed_words import PARAGRAPHS, typed, unquoted
 from refold.memory.claim import claim_of
-from refold.memory.standing_rules import PARAGRAPHS, clauses_of, is_standing
+from refold.memory.standing_rules import clauses_of, is_standing
 from refold.patterns import regex
 from refold.redaction import redacted
 
@@ -53,65 +54,17 @@ def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SH
     for seq, message in messages:
         if message.role not in ("user", "assistant") or shows_memories(message):
             continue
-        text = own_text(message)
-        text = typed(text) if message.role == "user" else text
+        text, uncertain = own_text(message), ""
+        if message.role == "user":
+            text, uncertain = typed(text, is_standing)
         said += len(text)
-        for one in list(_taken(seq, message.role == "user", text))[:MESSAGE_MAX]:
+        taken = list(_taken(seq, message.role == "user", text))[:MESSAGE_MAX]
+        maybe = list(_taken(seq, True, uncertain))[: MESSAGE_MAX - len(taken)]
+        # Facts of tools wait in the inbox: a person says whether an uncertain rule is theirs.
+        taken += [replace(one, trust="tool") for one in maybe if one.kind == "constraint"]
+        for one in taken:
             found.setdefault(claim_of(one.content).said, one)
     return _within(list(found.values()), int(share * said))
-
-
-_FENCE = re.compile(r"(```|~~~)[^\n]*\n.*?(?:\n\s*\1|\Z)", re.DOTALL)
-_PASTED_LINE = re.compile(
-    r"\s*[\[(<]?(?:\d{4}-\d\d-\d\d|\d\d?:\d\d:\d\d"
-    r"|(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|CRITICAL)\b|npm ERR|Traceback \()"
-    r"|\s*(?:File \"|at \S+ ?\(|[$%>] |>>> |diff --git|@@ |[\w.]+(?:Error|Exception): )"
-    r"|\s*(?:\{|[\w.]+\(.*\)[:;]?\s*$|[\w.]+ ?[:+]?= ?[\"'\[{(]|\"[\w -]+\": )"
-    r"| {4}|\t|\s*[>|]",
-    re.IGNORECASE,
-)
-_CODE_LINE = re.compile(
-    r".*[;{}]\s*$|[+-]\S"
-    r"|(?:async |export |pub )?(?:def|class|fn|func|import|from|const|let|var|return)\b.*[\w):]$"
-)
-_PLAIN_WORD = re.compile(r"[^\w\s]*[^\W\d_]+(?:['’-][^\W\d_]+)*[^\w\s/\\=]*")
-PLAIN_SHARE, PROSE_SHARE = 0.5, 0.8  # of the words of a line; the latter if it ends like code
-
-
-def typed(text: str) -> str:
-    """A user's message without pasted parts. A block of code stays if a standing rule that ends in
-    a colon precedes it."""
-
-    def left(block: re.Match[str]) -> str:
-        before = text[: block.start()].rstrip()
-        is_part = before.endswith(":") and is_standing(before.rpartition("\n")[2])
-        return block[0] if is_part else ""
-
-    parts: list[str] = []
-    for part in PARAGRAPHS.split(_FENCE.sub(left, text)):
-        is_block = "```" in part or "~~~" in part  # one that stays
-        parts.append(part if is_block else _typed_lines(part))
-    return "\n\n".join(filter(str.strip, parts))
-
-
-def _typed_lines(paragraph: str) -> str:
-    """The lines of a paragraph before and after what was pasted into it: a log, a quotation, data,
-    or at least two lines of code."""
-    whole = paragraph.split("\n")
-    lines = [line for line in whole if not _PASTED_LINE.match(line)]
-    code = [at for at, line in enumerate(lines) if _is_code(line)]
-    if code and len(code) + len(whole) - len(lines) > 1:
-        del lines[code[0] : code[-1] + 1]
-    return "\n".join(lines)
-
-
-def _is_code(line: str) -> bool:
-    words = line.split()
-    plain = sum(bool(_PLAIN_WORD.fullmatch(word)) for word in words)
-    if _CODE_LINE.match(line):
-        return plain < PROSE_SHARE * len(words)
-    is_list = words[:1] in (["-"], ["*"], ["•"])
-    return len(words) > 2 and not is_list and plain < PLAIN_SHARE * len(words)
 
 
 def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
@@ -127,9 +80,10 @@ def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
     binding = {one.sentence: one.kind for one in marked(text, by_user=by_user)}
     for sentence in sentences(text) if by_user else binding:
         is_rule = by_user and is_standing(sentence)
-        kind = kind_of(
-            sentence, "constraint" if is_rule else binding.get(sentence, ""), by_user=by_user
-        )
+        bound = "constraint" if is_rule else binding.get(sentence, "")
+        if by_user and bound and unquoted(sentence) != sentence and not is_rule:
+            bound = next((one.kind for one in marked(unquoted(sentence), by_user=True)), "")
+        kind = kind_of(unquoted(sentence), bound, by_user=by_user)
         if kind and may_be_kept(sentence):
             yield Taken(sentence.strip(), seq, trust, kind)
 

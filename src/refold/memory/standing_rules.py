@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from refold.ledger.sentences import sentences
+from refold.ledger.typed_words import PARAGRAPHS, unquoted
 from refold.memory.claim import stem
 from refold.memory.entry import MemoryEntry
 from refold.patterns import regex
@@ -53,12 +54,12 @@ _ORDERS = (
 )
 _STANDS = regex(f"{_SOON}|{_ORDERS}", re.IGNORECASE)
 _GOES_ON = regex(r"(?:please )?\w+ (?:them|it)\b", re.IGNORECASE)
-PARAGRAPHS = regex(r"\n\s*\n")
 
 
 def is_standing(sentence: str) -> bool:
     """Whether a sentence of a user is a rule for all later work."""
-    return not sentence.rstrip().endswith("?") and bool(_STANDS.search(sentence[:CLAUSE_CHARS_MAX]))
+    said = unquoted(sentence)[:CLAUSE_CHARS_MAX]
+    return not sentence.rstrip().endswith("?") and bool(_STANDS.search(said))
 
 
 def clauses_of(text: str) -> list[str]:
