@@ -13,7 +13,7 @@ import refold
 
 ROOT = Path(refold.__file__).parent
 FLOORS = (
-    {"decoding"},
+    {"decoding", "patterns"},
     {"errors", "checked", "config", "display", "redaction", "settings", "system"},
     {"core"},
     {"tokens", "dialects", "stores", "ledger", "strategies"},
@@ -35,6 +35,7 @@ DOORS = {
     ("system", "checked"),
     ("settings", "checked"),
     ("config", "errors"),
+    ("system", "display"),
     ("system", "errors"),
     ("settings", "config"),
     ("settings", "display"),
