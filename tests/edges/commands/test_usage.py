@@ -17,6 +17,9 @@ from tests.edges.cli.rooms import as_json, run
 
 pytestmark = pytest.mark.usefixtures("alone")
 BY = ("day", "week", "project", "model", "agent")
+SIZES = (
+    "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
+)  # fmt: skip
 TOKENS = ("input", "cache_read", "cache_write", "output")
 
 
@@ -86,6 +89,38 @@ def test_a_sum_is_of_a_project_an_agent_and_a_time(tmp_path: Path) -> None:
     later = sorted(days)[1:]
     assert sums("day", "--since", later[0]) == {day: days[day] for day in later}
     assert "No call was billed" in run("stats", "--cost", "--since", "2030-01-01").stdout
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_imported_session_is_as_full_as_its_provider_said(seed: int, tmp_path: Path) -> None:
+    """The file lacks the agent's system prompt and tools; the provider's report has them."""
+    for path in write_sessions(tmp_path, seed):
+        imported = as_json("import", str(path), "--yes")["files"][0]["sessions"][0]["conversation"]
+        usages = [
+            (line.get("payload", {}).get("info") or {}).get("last_token_usage")
+            or line.get("message", {}).get("usage")
+            for line in map(json.loads, path.read_text().splitlines())
+        ]
+        last = [one for one in usages if one][-1]
+        size = sum(count for name, count in last.items() if name in SIZES)
+        figures = as_json("stats", imported)
+        assert figures["recorded"] == size
+        assert "as the agent sent it" in run("stats", imported).stdout
+        assert "as the agent sent it" in run("show", "--summary", imported).stdout
+        assert figures["window"] == 258_400 or imported.startswith("claude-code")
+
+
+def test_what_refold_sent_itself_is_not_as_recorded(tmp_path: Path) -> None:
+    [path, *_] = write_sessions(tmp_path, 0)
+    assert run("import", str(path), "--yes", "--id", "old").exit_code == 0
+    with refold.open("old", store="sqlite:.refold/refold.db") as context:
+        assert context.stats().recorded
+        context.append({"role": "user", "content": "Go on."})
+        context.request()
+        answer = {"role": "assistant", "content": [{"type": "text", "text": "yes"}]}
+        context.record(answer, usage=refold.Usage(input=context.stats().current, output=9))
+        assert context.stats().recorded == 0
+    assert "as the agent sent it" not in run("stats", "old").stdout
 
 
 def test_a_fork_counts_only_its_own_calls(url: str) -> None:

@@ -34,7 +34,7 @@ from refold.edges.commands.command import (
     short_line,
 )
 from refold.edges.commands.session import Session
-from refold.edges.displays.overview import page_parts, usage_box, usage_lines
+from refold.edges.displays.overview import page_parts, recorded_size, usage_box, usage_lines
 from refold.edges.displays.phrases import advice, header, percent_of
 from refold.engine.context import Context
 from refold.errors import Invalid
@@ -147,6 +147,7 @@ class Figures(Result, frozen=True, kw_only=True):
     oldest_age_ms: int
     due: str
     due_reason: str
+    recorded: int
     ratio: float
     artifact_types: dict[str, int]
 
@@ -156,6 +157,7 @@ class Figures(Result, frozen=True, kw_only=True):
         # Cut, not rounded: 80.0% is never shown before the warning.
         percent = self.current * 1000 // self.window / 10
         used = f"{self.current:,} / {self.window:,} ({percent:.1f}%), {self.level}"
+        recorded = recorded_size(self.recorded, self.window)
         parts = ", ".join(f"{name} {size:,}" for name, size in self.breakdown.items())
         tokens = f"{number(billed['input'], 'token')} in, {billed['output']:,} out"
         calls = f"{number(billed['calls'], 'call')}, {tokens}"
@@ -168,6 +170,7 @@ class Figures(Result, frozen=True, kw_only=True):
                 ("Messages", f"{messages}, {hidden:,} off the page" if hidden else messages),
                 ("Artifacts", counted(Tally({plural(name, n): n for name, n in types.items()}))),
                 ("Tokens", used),
+                *([("As recorded", recorded)] if recorded else []),
                 ("Made of", parts),
                 ("Compacts at", f"{self.compact_at:,}, warns at {self.warn_at:,}"),
                 ("Billed", calls),
