@@ -38,9 +38,9 @@ class Stats(Struct, frozen=True, kw_only=True):
     that a fork got from its parent. `due` is the next request's action for the size of the page:
     `none`, `prune` (below the trigger), `compact`, or `make-room` (the oldest messages leave,
     because an undone compaction does not come back); `due_reason` explains why a full page is left
-    alone. Of an imported session, `recorded` is the size of the agent's last request and its answer,
-    as the provider reported it: unlike `current` with the agent's own system prompt and tools,
-    which are not in the file. Ages are in milliseconds, 0 without messages."""
+    alone. Of an imported session, `recorded` is the size of the agent's last request and its
+    answer, as the provider reported it: unlike `current` with the agent's own system prompt and
+    tools, which are not in the file. Ages are in milliseconds, 0 without messages."""
 
     conversation: str
     title: str
