@@ -48,12 +48,20 @@ PROGRAMS = {
     "gemini-cli": "gemini",
     "opencode": "opencode",
 }
+# The command lines that continue a session, before its id.
+RESUMING = {
+    "claude-code": ("claude", "--resume"),
+    "codex": ("codex", "resume"),
+    "gemini-cli": ("gemini", "--resume"),
+    "opencode": ("opencode", "--session"),
+}
 PART_OF = "part_of"  # metadata key of a sub-agent's conversation: the one that called it
 PREVIEW_CHARS = 80
 FIRST_EVENTS, PREVIEW_EVENTS = 4, 40
 REDACTED_CHARS = 2_000
 UNTITLED = "Untitled"
 WORDLESS = ("erase", "revert", "restore", "pin")  # they only refer to other events
+_SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|ses_\w{1,100}", re.A)
 POSITION_DIGITS = 18
 POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
@@ -123,6 +131,16 @@ def _meta_since(store: Store, about: Conversation, mark: Bookmark | None) -> Met
             if isinstance(body, Meta):
                 known = merged(known, body)
     return known
+
+
+def resuming(metadata: Mapping[str, object]) -> tuple[str, ...]:
+    """The command line that continues an imported session in its agent; empty if there is none, as
+    for a sub-agent or an abandoned branch."""
+    agent = str(metadata.get(IMPORTED, ""))
+    session = str(metadata.get(SESSION, "")).removeprefix(f"{agent}-")
+    if agent not in RESUMING or PART_OF in metadata or not _SESSION_ID.fullmatch(session):
+        return ()
+    return (*RESUMING[agent], session)
 
 
 def id_of(store: Store, name: str, numbers: Mapping[int, str] | None = None) -> str:

@@ -17,10 +17,11 @@ from refold import dialects
 from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.trigger import Kind, kind_due
-from refold.conversations.listing import UNTITLED, title_of
+from refold.conversations.listing import IMPORTED, UNTITLED, title_of
 from refold.core.budget import Budget, Level, current_tokens
+from refold.core.codec import decode
 from refold.core.fold import Fold
-from refold.core.model import Event, Message, Slot, ToolResult, Totals, View, shows_memories
+from refold.core.model import Event, Message, Slot, ToolResult, Totals, Usage, View, shows_memories
 from refold.dialects.input import plain_value
 from refold.log.draft import message_checked
 from refold.log.open_log import OpenLog
@@ -28,6 +29,7 @@ from refold.tokens.counter import Count, count_message, count_system, count_tool
 from refold.tokens.models import model_info
 
 NOTHING = Totals()
+TAIL_EVENTS = 200  # in which the newest report of an imported session is looked for
 
 
 class Stats(Struct, frozen=True, kw_only=True):
@@ -36,7 +38,9 @@ class Stats(Struct, frozen=True, kw_only=True):
     that a fork got from its parent. `due` is the next request's action for the size of the page:
     `none`, `prune` (below the trigger), `compact`, or `make-room` (the oldest messages leave,
     because an undone compaction does not come back); `due_reason` explains why a full page is left
-    alone. Ages are in milliseconds, 0 without messages."""
+    alone. Of an imported session, `recorded` is the size of the agent's last request and its
+    answer, as the provider reported it: unlike `current` with the agent's own system prompt and
+    tools, which are not in the file. Ages are in milliseconds, 0 without messages."""
 
     conversation: str
     title: str
@@ -63,6 +67,7 @@ class Stats(Struct, frozen=True, kw_only=True):
     oldest_age_ms: int
     due: Kind = "none"
     due_reason: str = ""
+    recorded: int = 0
 
     @property
     def ratio(self) -> float:
@@ -86,7 +91,22 @@ def stats_of(
             due=due,
             due_reason=reason,
             inherited=inherited,
+            recorded=_recorded(log, view),
         )
+
+
+def _recorded(log: OpenLog, view: View) -> int:
+    """The size of an imported session when its agent last sent it; 0 if that is unknown, or refold
+    has sent it since."""
+    if view.anchor is not None or IMPORTED not in view.metadata:
+        return 0
+    sizes: dict[str, int] = {}
+    for event in log.log.read(max(0, view.head - TAIL_EVENTS), view.head):
+        body = decode(event) if event.kind == "usage" else None
+        if isinstance(body, Usage):
+            # A later report of a response has what an earlier one lacked.
+            sizes[body.response] = sizes.get(body.response, 0) + body.input + body.output
+    return next(reversed(sizes.values()), 0)
 
 
 def inherited(log: OpenLog) -> Totals:

@@ -72,19 +72,19 @@ def test_a_conversation_is_continued_with_its_model_and_its_numbers(tmp_path: Pa
     given = ("--model", "scripted", "--window", "9000", "--json")
     first = json.loads(chat(*given, text="count to 3\n").stdout)
     assert first["window"] == 9_000
-    again = json.loads(chat("--continue", "--json", text="").stdout)
+    again = json.loads(chat("--resume", "--json", text="").stdout)
     assert {**again, "replies": first["replies"]} == first
     named = json.loads(chat("--resume", "@1", "--json", text="count to 2\n").stdout)
     assert named["conversation"] == first["conversation"] and named["messages"] == 4
 
 
 @pytest.mark.parametrize("line", ["/new", "/new foo", "/fork", "/fork foo3"])
-@pytest.mark.parametrize("way", ["--continue", "--resume"])
-def test_every_conversation_of_a_chat_goes_on_with_its_model(line: str, way: str) -> None:
+@pytest.mark.parametrize("is_named", [False, True])
+def test_every_conversation_of_a_chat_goes_on_with_its_model(line: str, is_named: bool) -> None:
     lines = f"count to 2\n{line}\ncount to 3\n"
     ended = json.loads(chat("--model", "scripted", "--json", text=lines).stdout)
-    named = (way,) if way == "--continue" else (way, ended["conversation"])
-    again = json.loads(chat(*named, "--json", text="count to 4\n").stdout)
+    named = (ended["conversation"],) if is_named else ()
+    again = json.loads(chat("--resume", *named, "--json", text="count to 4\n").stdout)
     assert again["conversation"] == ended["conversation"] and again["replies"] == ["1 2 3 4"]
 
 
@@ -103,9 +103,8 @@ def test_a_script_is_told_of_a_command_that_failed(line: str, status: int) -> No
 
 
 def test_what_cannot_be_gone_on_with_is_said(tmp_path: Path) -> None:
-    assert "no conversation to continue" in chat("--continue", status=3).stderr
+    assert "no conversation to continue" in chat("--resume", status=3).stderr
     assert "nowhere" in chat("--resume", "nowhere", "-m", "scripted", status=3).stderr
-    assert "exclude each other" in chat("--resume", "x", "--continue", status=2).stderr
 
 
 def test_a_file_of_the_project_chooses_no_endpoint(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "replay": {"name": "fix-login", "window": [2_000]},
     "sync": {"far": "files:team"},
     "sync key new": {"file": "new.key"},
-    "sync key list": {"file": "acme.key"},
+    "resume": {},
     "sync key apply": {"far": "files:team", "key": "acme.key", "yes": True},
     "erase": {"seqs": ["4"], "yes": True},
     "delete": {"conversations": ["fix-login"], "yes": True},
@@ -141,6 +141,11 @@ def server_that_knows_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("refold.edges.commands.server.token_info", lambda *_: about)
 
 
+@pytest.fixture(autouse=True)
+def model_of_a_resumed_chat(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFOLD_CHAT_MODEL", "scripted")
+
+
 def stdin() -> io.BytesIO:
     return io.BytesIO(b"rft_secret\n")
 
@@ -199,7 +204,7 @@ def test_running_a_command_prints_nothing_and_gives_what_can_be_encoded(
 ) -> None:
     command, given = load(name), arguments(name, url)
     # A chat and the demo print while they run, if somebody watches.
-    screen = Screen(json_output=name in ("chat", "demo"))
+    screen = Screen(json_output=name in ("chat", "demo", "resume"))
     with Session(store_url=url, conversation="fix-login", screen=screen, stdin=stdin()) as session:
         result = command.run(session, given)
         assert capfd.readouterr() == ("", "")
@@ -219,7 +224,7 @@ def test_a_command_shows_its_result(
         command.show(result, Screen())
     shown = capsys.readouterr()
     # What a chat printed are the replies; how to go on with it stands beside them.
-    assert shown.err if name in ("chat", "run") else shown.out
+    assert shown.err if name in ("chat", "run", "resume") else shown.out
 
 
 @pytest.mark.parametrize("name", table())

@@ -43,7 +43,7 @@ READING: dict[str, tuple[tuple[str, ...], ...]] = {
         ("work", "--cost"),
         ("work", "--tools"),
         ("work", "--debug"),
-        ("work", "--line", "--format", "box"),
+        ("work", "--format", "box"),
     ),
     "history": (
         ("work",),

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import refold
 from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 
 
 def test_a_search_names_where_it_found_something(url):
     done = run("search", "question", "3", "--full-text", "--limit", "1")
     assert done.exit_code == 0, done.output
-    group, first, second, more = done.stdout.splitlines()
+    group, first, second, way, more = done.stdout.splitlines()
+    assert way == "  open it: refold show fix-login"
     assert group.startswith("fix-login  Fix the login test  20")
     assert first.startswith("  #14  user  ") and second.strip() == "question 3 about login.py"
     assert "--limit" in more
@@ -42,6 +44,26 @@ def test_filters_are_options(url):
         ]
         == 17
     )
+
+
+def test_a_person_sees_the_best_hits_of_a_conversation_or_all(url):
+    found = ("search", "question", "--full-text")
+    few, all = run(*found).stdout, run(*found, "--all").stdout
+    assert few.count("  user  ") == 2 and "3 more hits; --all shows them" in few
+    assert all.count("  user  ") == 5 and "more hit" not in all
+    assert len(as_json(*found)["hits"]) == 5
+
+
+@pytest.mark.parametrize("place", [0, 300, 880])
+def test_a_long_hit_is_shown_around_its_match(url, place):
+    words = ["filler"] * 120
+    words.insert(place // 8, "marmalade")
+    with refold.open("long", store=url) as context:
+        context.append({"role": "user", "content": " ".join(words)})
+    done = run("search", "marmalade", "--full-text")
+    [shown] = [line for line in done.stdout.splitlines() if line.startswith("    ")]
+    assert "marmalade" in shown and len(shown) < 260
+    assert "marmalade" in run("search", "marmalade", "--full-text", "--all").stdout
 
 
 def test_nothing_found_is_said(url):

@@ -196,7 +196,8 @@ def team_bytes(tmp_path: Path) -> bytes:
 def test_a_key_is_made_listed_and_used(tmp_path: Path) -> None:
     made = run("sync", "key", "new", f"{tmp_path}/acme.key")
     assert made.exit_code == 0 and "only you can read" in made.output
-    [key] = json.loads(run("sync", "key", "list", f"{tmp_path}/acme.key", "--json").output)["keys"]
+    status = ("sync", "--status", "--json", "--store", encrypted(tmp_path, "a"))
+    [key] = json.loads(run(*status).output)["keys"]
     assert key in made.output
     secret = (tmp_path / "acme.key").read_text().rsplit(":", 1)[1].strip()
     assert secret not in made.output
@@ -245,11 +246,16 @@ def test_what_is_said_of_a_key_is_what_to_do_next(tmp_path: Path) -> None:
     assert "same passphrase and name" in derived.output
     for told in (made, derived.output):
         assert "still sees the ids of conversations" in told
-    missing = run("sync", "key", "list", f"{tmp_path}/none.key").output
+
+    def status(path: str) -> str:
+        store = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team&key={path}"
+        return run("sync", "--status", "--store", store).output
+
+    missing = status(f"{tmp_path}/none.key")
     assert missing.index("copy it from a device") < missing.index("sync key new")
     (tmp_path / "link.key").symlink_to(tmp_path / "a.key")
     for path in (str(tmp_path), "/dev/null", f"{tmp_path}/link.key"):
-        assert "is not a key file" in run("sync", "key", "list", path).output
+        assert "is not a key file" in status(path)
 
 
 def test_what_lay_there_in_plain_text_is_encrypted_again(tmp_path: Path) -> None:

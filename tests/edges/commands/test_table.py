@@ -114,6 +114,6 @@ def test_a_moved_name_answers_wherever_it_is_named(words: tuple[str, ...]) -> No
 
 
 def test_what_is_for_a_shell_only_is_not_a_line_of_a_chat() -> None:
-    for name in COMMANDS.keys() - table().keys() - PREFIXES.keys():
+    for name in COMMANDS.keys() - table().keys() - PREFIXES.keys() - OWN.keys():
         with pytest.raises(Invalid, match="for a shell"):
             parse(f"/{name}")

@@ -73,7 +73,7 @@ def test_a_whole_conversation_with_a_compaction(url: str, tmp_path: Path) -> Non
     assert stats["by_role"]["assistant"] == len(asked), "every request was answered"
     assert stats["current"] <= WINDOW
     again = chat(
-        tmp_path, "--continue", "--no-tools", "--reply-max", "8", text="Say hello.\n/stats --json\n"
+        tmp_path, "--resume", "--no-tools", "--reply-max", "8", text="Say hello.\n/stats --json\n"
     )
     later = json.loads(again.stdout[again.stdout.index('{"schema_version') :])
     assert later["by_role"]["assistant"] == len(asked) + 1

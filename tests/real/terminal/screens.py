@@ -166,7 +166,7 @@ def _words(pid: int) -> list[str]:
 
 def chat(folder: Path, *args: str, **given: Any) -> Terminal:
     """A chat with the scripted agent, at its first prompt."""
-    model = () if "--model" in args or "--continue" in args else ("--model", "scripted")
+    model = () if "--model" in args or "--resume" in args else ("--model", "scripted")
     terminal = Terminal(folder, *CHAT, *model, *args, **given)
     terminal.prompt()
     return terminal

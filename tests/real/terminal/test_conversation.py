@@ -105,7 +105,7 @@ def test_warning_compaction_undo_that_lasts_and_a_second_process(folder: Path) -
         numbers = status(terminal)
         terminal.key("C-d")
         assert terminal.ended() == 0
-    with chat(folder, "--continue", columns=100, rows=50) as again:
+    with chat(folder, "--resume", columns=100, rows=50) as again:
         assert status(again) == numbers, "a new process has the same numbers"
         assert "1 2 3" in again.say("count to 3")
 

@@ -79,16 +79,11 @@ def greet(chat: Chat) -> None:
 
 def _conversation(session: Session, options: Options) -> str | None:
     """The conversation to continue; None for a new one."""
-    if options.resume and options.continues:
-        raise Invalid("--continue and --resume exclude each other", hint="pass only one of them")
-    if options.resume:
-        return session.find(options.resume)
-    if not options.continues:
+    if not options.resume:
         return None
-    conversations = newest(session.target)
-    if not conversations:
+    if options.resume == "@" and not newest(session.target, limit=1):
         raise NotFound("there is no conversation to continue", hint="start one: refold chat")
-    return conversations[0].id
+    return session.find(options.resume)
 
 
 def _spec(options: Options, store: Store, id: str, environ: Mapping[str, str]) -> str:

@@ -47,7 +47,6 @@ class Options(Struct, frozen=True, kw_only=True):
     """Options of a chat; `folders` are further folders that tools may use."""
 
     model: str = ""
-    continues: bool = False
     resume: str = ""
     yes: bool = False
     offered: Offered = "all"
@@ -122,7 +121,7 @@ def read_ahead(screen: Screen, lines: Lines, options: Options) -> bool:
     from refold.edges.chat.prompt import PromptLines
 
     model = options.model or os.environ.get(MODEL_ENV, "")
-    is_new = not (options.resume or options.continues)
+    is_new = not options.resume
     if not (is_new and model and isinstance(lines, PromptLines)):
         return False
     screen.line(("dim", greeting(model, Path.cwd())))

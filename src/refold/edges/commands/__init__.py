@@ -118,6 +118,12 @@ COMMANDS = {
         "memory", "Show the changes of a memory or an entry, or revert one.", "memory"
     ),
     "memory inbox": Entry("memory", "Show, accept or reject pending entries.", "memory"),
+    "resume": Entry(
+        "resume",
+        "Continue a session in the agent that held it.",
+        "agents",
+        is_shell_only=True,
+    ),
     "run": Entry(
         "proxy",
         "Start an agent behind a proxy that records its calls.",
@@ -154,9 +160,6 @@ COMMANDS = {
         "Make a key that encrypts the far store.",
         "team",
         is_shell_only=True,
-    ),
-    "sync key list": Entry(
-        "sync", "List the keys of a file by their names.", "team", is_shell_only=True
     ),
     "sync key apply": Entry(
         "sync",
@@ -196,7 +199,7 @@ PREFIXES = {
     "context": "Show, fill and shorten a conversation.",
     "artifact": "List, show, search and remove stored artifacts.",
     "sync": "Sync this store with a far one, check it, and encrypt what is sent.",
-    "sync key": "Make and list keys, and encrypt the far store again.",
+    "sync key": "Make keys, and encrypt the far store again.",
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }
@@ -213,7 +216,9 @@ ALIASES = {
         id_option="--in",
     ),
     "context stats": Alias("stats", "Show tokens, counts and cost."),
-    "context status": Alias("stats", "Show how full the window is, and of what.", ("--line",)),
+    "context status": Alias(
+        "stats", "Show how full the window is, and of what.", ("--format=usage",)
+    ),
     "context add": Alias("add", "Store a file, and show it to the model."),
     "context add-folder": Alias("add", "Show the model which files a folder has."),
     "context add-search": Alias(
@@ -273,6 +278,7 @@ MOVED = {
     "sync status": "sync --status",
     "sync verify": "sync --verify",
     "sync devices": "sync --devices",
+    "sync key list": "sync --status",
     "sync forget": "sync --forget-device NAME",
     "logout": "login --forget",
     "proxy report": "proxy --report",

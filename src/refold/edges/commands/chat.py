@@ -57,14 +57,11 @@ def chat(
             extra={"metavar": "MODEL", "short": "-m", "completes": "chat-model"},
         ),
     ] = "",
-    continue_: Annotated[
-        bool, Meta(description="Continue the newest conversation.", extra={"short": "-c"})
-    ] = False,
     resume: Annotated[
         str,
         Meta(
-            description="Continue this conversation.",
-            extra={"metavar": "ID", "short": "-r", "completes": "conversation"},
+            description="Continue this conversation; without an ID, the newest.",
+            extra={"metavar": "ID", "short": "-r", "bare": "@", "completes": "conversation"},
         ),
     ] = "",
     yes: Annotated[bool, Meta(description="Write files and run commands without asking.")] = False,
@@ -95,7 +92,6 @@ def chat(
 
     options = Options(
         model=model,
-        continues=continue_,
         resume=resume,
         yes=yes,
         offered="none" if no_tools else "reading" if read_only else "all",

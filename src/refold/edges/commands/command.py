@@ -64,6 +64,12 @@ Scope = Annotated[str, Meta(description="Whose memory: project, user or agent.NA
 Project = Annotated[str, Meta(description="The folder of the project; by default this one.")]
 Tag = Annotated[str, Meta(description="A tag.")]
 Tags = Annotated[tuple[str, ...], Meta(description="A tag; may be repeated.")]
+PROJECT = Meta(
+    description="Only conversations of this folder or below it; without a PATH, of the current "
+    "one.",
+    extra={"metavar": "PATH", "bare": ".", "completes": "folder"},
+)
+AGENT = Meta(description="Only those of an agent, such as claude-code or codex.")
 FORMAT = Meta(description="How the result is printed.")  # for a Literal of the command's forms
 
 POSITIONAL = {"positional": True}  # `extra` of a positional argument

@@ -21,6 +21,8 @@ from refold.conversations.listing import PROGRAMS, newest
 from refold.conversations.overview import Overview, overviews
 from refold.display import cut, nearest, number, one_line
 from refold.edges.commands.command import (
+    AGENT,
+    PROJECT,
     DryRun,
     Limit,
     Removable,
@@ -47,15 +49,7 @@ if TYPE_CHECKING:
     from refold.engine.stats import Stats
 
 NAME_CHARS = 60
-HERE = "."
 
-
-PROJECT = Meta(
-    description="Only conversations of this folder or below it; without a PATH, of the current "
-    "one.",
-    extra={"metavar": "PATH", "bare": HERE, "completes": "folder"},
-)
-AGENT = Meta(description="Only those of an agent, such as claude-code or codex.")
 SORT = Meta(description="What comes first: the newest, the most expensive, or the fullest.")
 Order = Literal["when", "cost", "size"]
 

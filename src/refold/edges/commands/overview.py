@@ -124,6 +124,7 @@ def _overview(context: Context, stats: Stats, view: View) -> Overview:
         artifacts=dict(types),
         current=stats.current,
         window=stats.window,
+        recorded=stats.recorded,
         cost=stats.cost,
         created_ms=stats.created_ms,
         updated_ms=stats.updated_ms,

@@ -24,7 +24,7 @@ from refold.dialects.wire import readable_prompt
 from refold.edges.commands.command import Result, Screen, number, short_line
 from refold.edges.commands.overview import sizes
 from refold.edges.displays.browser import MARK, Browsed, Written, browser_page, timeline
-from refold.edges.displays.overview import window_parts
+from refold.edges.displays.overview import recorded_size, window_parts
 from refold.engine.context import Context
 from refold.engine.stats import Stats
 from refold.errors import NotFound
@@ -352,5 +352,6 @@ def _facts(stats: Stats) -> tuple[str, ...]:
     sizes = f"{stats.percent:.1f}% full, {stats.current:,} of {number(stats.window, 'token')}"
     messages = f"{number(stats.messages, 'message')}, {stats.active:,} of them on the page"
     billed = f"billed {dollars(stats.cost)}" if stats.cost else ""
-    facts = (stats.model or "unknown model", sizes, messages, billed)
+    recorded = recorded_size(stats.recorded, stats.window)
+    facts = (stats.model or "unknown model", recorded, sizes, messages, billed)
     return tuple(fact for fact in facts if fact)

@@ -7,6 +7,7 @@ none can steer the terminal. `--reindex` updates the index, `--rebuild` makes it
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from refold.conversations.listing import meta_of, title_of
+from refold.conversations.listing import meta_of, resuming, title_of
 from refold.display import moment, number
 from refold.edges.commands.command import (
     Limit,
@@ -36,6 +37,7 @@ from refold.search.snippets import LIMIT_MAX, Hit, grouped
 from refold.stores import is_writable
 from refold.stores.protocol import Store
 
+HITS_SHOWN, SHOWN_CHARS, LEAD_CHARS = 2, 240, 60  # hits of one conversation, each at most so long
 _AGO = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -55,6 +57,7 @@ UNTIL = Meta(description="Up to then.", extra={"metavar": "WHEN"})
 FULL_TEXT = Meta(description="Full-text search only, without vectors.")
 REINDEX = Meta(description="Bring the index up to date, all of it at once.")
 REBUILD = Meta(description="Discard the index and make it again.")
+ALL = Meta(description="Every hit of a conversation, not only its best ones.")
 MEMORY = Meta(description="With --reindex: the index of the memory, made again.")
 
 
@@ -73,6 +76,7 @@ def search(
     in_: Annotated[tuple[str, ...], IN] = (),
     here: Annotated[bool, HERE] = False,
     limit: Limit = 10,
+    all: Annotated[bool, ALL] = False,
     newest: Annotated[bool, NEWEST] = False,
     role: OnlyRole | None = None,
     tool: Annotated[str, TOOL] | None = None,
@@ -120,6 +124,8 @@ def search(
             more=more,
             titles={id: _title(session.store, id) for id in found_ids},
             numbers=session.numbered(found_ids),
+            resuming={id: words for id in found_ids if (words := _resuming(session.store, id))},
+            each=0 if all or names else HITS_SHOWN,
         )
     if not here:
         return found
@@ -137,7 +143,9 @@ class IndexNotice(Struct, frozen=True, kw_only=True):
 
 class Found(Result, frozen=True, kw_only=True):
     """The best hits, by conversation; `more` says whether there are others. Their conversations
-    have `titles`, and `numbers` in this terminal."""
+    have `titles`, `numbers` in this terminal, and the command lines that continue those of agents
+    (`resuming`). A person sees the beginning of `each` hits of one, or with 0 all of
+    them whole."""
 
     query: str
     hits: tuple[Hit, ...]
@@ -145,6 +153,8 @@ class Found(Result, frozen=True, kw_only=True):
     more: bool = False
     titles: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
+    resuming: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    each: int = HITS_SHOWN
 
     def show(self, screen: Screen) -> None:
         for group in grouped(self.hits, newest=True):
@@ -152,8 +162,15 @@ class Found(Result, frozen=True, kw_only=True):
             position = f"@{self.numbers[id]} " if id in self.numbers else ""
             day = moment(max(hit.at_ms for hit in group)).partition(" ")[0]
             screen.line(position, ("bold", id), f"  {self.titles.get(id, '')}", ("dim", f"  {day}"))
-            for hit in group:
-                _show_hit(hit, screen)
+            for hit in group[: self.each or len(group)]:
+                _show_hit(hit, screen, SHOWN_CHARS if self.each else len(hit.snippet))
+            if 0 < self.each < len(group):
+                more = number(len(group) - self.each, "more hit")
+                screen.line(("dim", f"  {more}; --all shows them"))
+            name = f"@{self.numbers[id]}" if id in self.numbers else id
+            screen.line(("dim", f"  open it: {screen.call('show', name)}"))
+            if words := self.resuming.get(id):
+                screen.line(("dim", f"  go on with it: {shlex.join(words)}"))
         if not self.hits:
             screen.line("Nothing was found.")
         if self.more:
@@ -214,24 +231,32 @@ def _title(store: Store, id: str) -> str:
     return title_of(store, id, meta_of(store, store.conversation(id)).title or "")
 
 
-def _show_hit(hit: Hit, screen: Screen) -> None:
+def _resuming(store: Store, id: str) -> tuple[str, ...]:
+    return resuming(meta_of(store, store.conversation(id)).metadata or {})
+
+
+def _show_hit(hit: Hit, screen: Screen, most: int) -> None:
     source = f"{hit.artifact} line {hit.line}" if hit.artifact else hit.role or hit.kind
     hidden = "hidden" if hit.hidden else ""
     facts = [fact for fact in (source, hit.tool, moment(hit.at_ms), hidden) if fact]
     screen.line("  ", ("bold", f"#{hit.seq}"), ("dim", "  " + "  ".join(facts)))
-    screen.line("    ", *_snippet_parts(hit))
+    screen.line("    ", *_snippet_parts(hit, most))
 
 
-def _snippet_parts(hit: Hit) -> list[Part]:
-    """The snippet, its matches in color."""
-    parts: list[Part] = []
-    at = 0
+def _snippet_parts(hit: Hit, most: int) -> list[Part]:
+    """The snippet around its first match, its matches in color."""
+    first = max(0, hit.marks[0][0] - LEAD_CHARS) if hit.marks else 0
+    first = first if len(hit.snippet) > most else 0
+    last = min(len(hit.snippet), first + most)
+    parts: list[Part] = ["…"] if first else []
+    at = first
     for start, end in hit.marks:
-        parts.append(hit.snippet[at:start])
-        parts.append(("yellow", hit.snippet[start:end]))
-        at = end
-    parts.append(hit.snippet[at:])
-    return parts
+        if end <= last:
+            parts.append(hit.snippet[at:start])
+            parts.append(("yellow", hit.snippet[start:end]))
+            at = end
+    parts.append(hit.snippet[at:last])
+    return [*parts, "…"] if last < len(hit.snippet) else parts
 
 
 class Indexed(Result, frozen=True, kw_only=True):

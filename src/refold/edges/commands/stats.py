@@ -22,9 +22,19 @@ from refold.core.codec import decode
 from refold.core.model import Event, Hide, Replace, Restore, Revert, Summarize, Usage
 from refold.core.model import Meta as ModelMeta
 from refold.display import counted, cut, moment, number, one_line, plural
-from refold.edges.commands.command import FORMAT, Result, Screen, Window, command, short_line
+from refold.edges.commands.command import (
+    AGENT,
+    FORMAT,
+    PROJECT,
+    Result,
+    Screen,
+    Since,
+    Window,
+    command,
+    short_line,
+)
 from refold.edges.commands.session import Session
-from refold.edges.displays.overview import page_parts, usage_box, usage_lines
+from refold.edges.displays.overview import page_parts, recorded_size, usage_box, usage_lines
 from refold.edges.displays.phrases import advice, header, percent_of
 from refold.engine.context import Context
 from refold.errors import Invalid
@@ -34,28 +44,46 @@ from refold.tokens.models import PER, dollars, model_info, together
 SHOWN_CHARS = 70
 Billed = dict[str, int | float]
 Form = Literal["usage", "box", "header"]
+By = Literal["day", "week", "project", "model", "agent"]
 
 
 COST = Meta(description="What was billed, and where the provider's cached prefix broke.")
 TOOLS = Meta(description="The tools that the model gets, and their tokens.")
 DEBUG = Meta(description="Every edit, its savings, and the next candidates, as JSON.")
-LINE = Meta(description="Only how full the window is, and of what.")
+BY = Meta(description="With --cost: the sums of each; without an ID, of the whole store.")
 
 
-@command("stats", reads=True)
+@command(
+    "stats",
+    details="--format usage shows only how full the window is, and of what. --cost without an ID "
+    "sums up the store.",
+    on="either",
+    reads=True,
+)
 def stats(
     session: Session,
     *,
     cost: Annotated[bool, COST] = False,
     tools: Annotated[bool, TOOLS] = False,
-    line: Annotated[bool, LINE] = False,
     debug: Annotated[bool, DEBUG] = False,
     window: Window | None = None,
     format: Annotated[Form, FORMAT] | None = None,
+    by: Annotated[By, BY] | None = None,
+    project: Annotated[str, PROJECT] | None = None,
+    agent: Annotated[str, AGENT] = "",
+    since: Since | None = None,
 ) -> Result:
-    if cost + tools + line + debug > 1:
-        reason = "--cost, --tools, --line and --debug exclude each other"
+    if cost + tools + debug > 1:
+        reason = "--cost, --tools and --debug exclude each other"
         raise Invalid(reason, hint="refold stats --help")
+    is_sum = by is not None or not session.is_named
+    if not (cost and is_sum) and (by or project is not None or agent or since):
+        reason = "--by, --project, --agent and --since are for the cost of several conversations"
+        raise Invalid(reason, hint="refold stats --cost --by day")
+    if cost and is_sum:
+        from refold.edges.commands.usage import usage_by
+
+        return usage_by(session, by or "day", project=project, agent=agent, since=since)
     if cost:
         return bill(session)
     if debug:
@@ -65,7 +93,7 @@ def stats(
     with session.context(window=window) as context:
         if tools:
             return tools_of(context)
-        if line or format is not None:
+        if format is not None:
             figures = context.stats()
             return Status(
                 conversation=figures.conversation,
@@ -79,7 +107,7 @@ def stats(
                 summaries=figures.summaries,
                 oldest_age_ms=figures.oldest_age_ms,
                 parts=page_parts(context.view, context.budget),
-                form=format or "usage",
+                form=format,
             )
         figures = context.stats()
         listed = [one.artifact for one in context.artifacts.list() if not one.cleaned_ms]
@@ -119,6 +147,7 @@ class Figures(Result, frozen=True, kw_only=True):
     oldest_age_ms: int
     due: str
     due_reason: str
+    recorded: int
     ratio: float
     artifact_types: dict[str, int]
 
@@ -128,6 +157,7 @@ class Figures(Result, frozen=True, kw_only=True):
         # Cut, not rounded: 80.0% is never shown before the warning.
         percent = self.current * 1000 // self.window / 10
         used = f"{self.current:,} / {self.window:,} ({percent:.1f}%), {self.level}"
+        recorded = recorded_size(self.recorded, self.window)
         parts = ", ".join(f"{name} {size:,}" for name, size in self.breakdown.items())
         tokens = f"{number(billed['input'], 'token')} in, {billed['output']:,} out"
         calls = f"{number(billed['calls'], 'call')}, {tokens}"
@@ -140,6 +170,7 @@ class Figures(Result, frozen=True, kw_only=True):
                 ("Messages", f"{messages}, {hidden:,} off the page" if hidden else messages),
                 ("Artifacts", counted(Tally({plural(name, n): n for name, n in types.items()}))),
                 ("Tokens", used),
+                *([("As recorded", recorded)] if recorded else []),
                 ("Made of", parts),
                 ("Compacts at", f"{self.compact_at:,}, warns at {self.warn_at:,}"),
                 ("Billed", calls),

@@ -1,5 +1,5 @@
 """`refold sync`: brings this store and a far one together, compares and checks them, lists devices;
-`refold sync key` makes, lists and applies the keys that encrypt the far store.
+`refold sync key` makes and applies the keys that encrypt the far store; a status lists them.
 
 A check fetches everything the far store has, and decrypts it if there is a key. A lost or damaged
 artifact is sent again, because its digest proves it; a lost end of a log comes with any sync. A
@@ -24,7 +24,7 @@ from refold.display import moment
 from refold.edges.commands.command import Progress, Result, Screen, Yes, command, number, short_line
 from refold.edges.commands.session import Session
 from refold.edges.commands.verify_scan_erase import ID_POSITION, Verified
-from refold.errors import Denied, Invalid, NotFound, RefoldError
+from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError
 from refold.log.log import now_ms
 from refold.log.stored_logs import conversations_and_memories, is_memory
 from refold.stores import key_ids, make_key, synced_of
@@ -42,6 +42,9 @@ STYLES = {
     "blocked": "red",
     "held": "red",
 }
+
+
+_KEY_USES = (" encrypts and decrypts", " decrypts")
 
 
 def synced_store(session: Session, far: str | None, key: str | None = None) -> SyncedStore:
@@ -67,7 +70,7 @@ def synced_store(session: Session, far: str | None, key: str | None = None) -> S
 
 class SyncResult(Result, frozen=True, kw_only=True):
     """The state of conversations; after a sync, only changed and pending ones. `same` counts the
-    others."""
+    others. `keys` are the names of the keys for the far store; the first encrypts."""
 
     near: str
     far: str
@@ -79,6 +82,7 @@ class SyncResult(Result, frozen=True, kw_only=True):
     device: str = ""
     reason: str = ""
     is_refused: bool = False
+    keys: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> str:
@@ -112,6 +116,8 @@ class SyncResult(Result, frozen=True, kw_only=True):
             screen.line(f"This device is {self.device}.")
         elif not self.conversations:
             screen.line(f"There are no conversations in {self.near}.")
+        for place, key in enumerate(self.keys):
+            screen.line(("green" if place == 0 else "", key), _KEY_USES[place > 0])
 
 
 def _details(one: Synced) -> str:
@@ -268,6 +274,7 @@ def sync(
         return ForgottenDevice(device=forget_device, far=store.far_url)
     before = store.sync_status(conversations if status else ())
     if status:
+        keys, reason = _key_names(store)
         return SyncResult(
             near=before.near,
             far=before.far,
@@ -275,7 +282,8 @@ def sync(
             is_status=True,
             at_ms=before.at_ms,
             device=before.device,
-            reason=before.reason,
+            reason=before.reason or reason,
+            keys=keys,
         )
     pending = sum(one.pending for one in before.conversations)
     with session.progress("syncing") as progress:
@@ -293,6 +301,16 @@ def sync(
         reason=report.reason,
         is_refused=report.is_refused,
     )
+
+
+def _key_names(store: SyncedStore) -> tuple[tuple[str, ...], str]:
+    """The names of the keys for the far store, the newest first; if the key file is unreadable, the
+    reason."""
+    try:
+        keys = getattr(store.far, "keys", None)
+    except (Denied, Corrupt) as error:
+        return (), f"{error.message}; {error.hint}"
+    return (tuple(key.id for key in keys.keys) if keys else ()), ""
 
 
 def _listener(progress: Progress, pending: int) -> SyncListener:
@@ -492,28 +510,6 @@ def new_key(
     key = make_key(file, passphrase=secret, name=name, rotates=rotate)
     path = os.path.abspath(os.path.expanduser(file))
     return KeyMade(file=path, key=key, older=tuple(key_ids(path)[1:]), is_derived=passphrase)
-
-
-class KeysListed(Result, frozen=True, kw_only=True):
-    """The names of the keys; the first encrypts."""
-
-    file: str
-    keys: tuple[str, ...]
-
-    def show(self, screen: Screen) -> None:
-        newest, *older = self.keys
-        screen.line(("green", newest), " encrypts and decrypts")
-        for key in older:
-            screen.line(key, " decrypts")
-
-
-@command("sync key list", on="nothing")
-def list_keys(
-    session: Session,
-    *,
-    file: Annotated[str, Meta(description="The key file.", extra=FILE_POSITION)],
-) -> KeysListed:
-    return KeysListed(file=file, keys=tuple(key_ids(file)))
 
 
 class KeyApplied(Result, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from refold.core.budget import Budget, current_tokens
 from refold.core.model import Slot, ToolResult, View, shows_memories
-from refold.display import ago, counted, number, plural
+from refold.display import ago, counted, number, plural, tokens_of
 from refold.edges.displays.wrap import fitted, harmless, padded
 from refold.tokens.models import dollars
 
@@ -65,6 +65,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     updated_ms: int
     recent: tuple[Said, ...]
     first: tuple[ArtifactLine, ...]
+    recorded: int = 0
 
 
 def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_chat) -> list[str]:
@@ -81,6 +82,13 @@ def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_c
     ]
 
 
+def recorded_size(recorded: int, window: int) -> str:
+    """The size of an imported session as its agent last sent it; empty if that is unknown."""
+    if not recorded:
+        return ""
+    return f"{tokens_of(recorded, window)}, as the agent sent it with its own prompt and tools"
+
+
 def _marked(call: str) -> str:
     """A command between quotes of a kind that it does not contain."""
     return f"`{call}`" if "'" in call else f"'{call}'"
@@ -94,6 +102,8 @@ def _facts(seen: Overview, zone: tzinfo | None) -> Iterator[str]:
     types = {plural(type, count): count for type, count in seen.artifacts.items()}
     yield f"Artifacts: {counted(Counter(types))}"
     yield f"Tokens: {seen.current:,} / {seen.window:,} ({percent:.1f}%)"
+    if recorded := recorded_size(seen.recorded, seen.window):
+        yield f"As recorded: {recorded}"
     yield f"Cost: {dollars(seen.cost)}"
     if seen.created_ms:
         yield f"Created: {local_time(seen.created_ms, zone)}"

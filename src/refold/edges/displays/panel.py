@@ -87,9 +87,11 @@ def _heading(shown: Panel, room: int) -> Iterator[Line]:
 def _fullness(shown: Panel, room: int) -> Line:
     """`45.3% full, 7,255 / 16,000 tokens, MODEL`."""
     seen = shown.overview
-    full = f"{_share(seen.current, seen.window)} full"
+    used = seen.recorded or seen.current
+    full = f"{_share(used, seen.window)} full"
     model = harmless(shown.model or "unknown model")
-    sizes = f", {seen.current:,} / {seen.window:,} tokens, {model}"
+    recorded = " as recorded" if seen.recorded else ""
+    sizes = f", {used:,} / {seen.window:,} tokens{recorded}, {model}"
     return [(LEVELS.get(shown.level, "green"), full), fitted(sizes, room - len(full), "…")]
 
 
