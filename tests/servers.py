@@ -45,12 +45,15 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             server.at_once += 1
             server.most_at_once = max(server.most_at_once, server.at_once)
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            length = int(self.headers.get("content-length", "0"))
+            body = json.loads(self.rfile.read(length)) if length else None
             server.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
             play = server.next()
             server.ended.wait(play.delay_s)
             server.at_once -= 1
             self._answer(play)
+
+        do_GET = do_POST
 
         def _answer(self, play: Play) -> None:
             self.send_response(play.status)

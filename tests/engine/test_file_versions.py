@@ -353,3 +353,105 @@ def test_no_path_leads_out(path: str) -> None:
     except (Denied, Invalid):
         return
     assert os.path.realpath(place.path).startswith("/usr/share")
+
+
+# --- notes that came with a clone ---
+
+HOOK = "#!/bin/sh\ntouch owned\n"
+ACTED_ON = (".mcp.json", ".claude/settings.json", ".vscode/tasks.json", "sub/.env", "refold.toml")
+NEVER = (
+    *(".git/hooks/pre-commit", ".GIT/config", ".g\u200cit/config", ".git. /config", "git~1/config"),
+    *("sub/.git/config", ".git", ".refold/refold.db", "sub/.Refold/x", ".hg/hgrc", ".jj/x"),
+    *("link/a.py", "linked.py", "hooks/pre-commit", "./a.py", "sub//a.py", "sub/../a.py"),
+)
+PLAIN = ("a.py", "sub/b.sh", "new/c.py", "run.sh")
+
+
+def clone(folder: Path) -> Path:
+    """A project with a repository, links, and an executable file."""
+    root = folder / "project"
+    for name in ("sub", ".git/hooks", ".refold", "real"):
+        (root / name).mkdir(parents=True)
+    (root / "a.py").write_text("mine\n")
+    (root / "a.py").chmod(0o640)
+    (root / "run.sh").write_text("mine\n")
+    (root / "run.sh").chmod(0o750)
+    (root / ".git/config").write_text("[core]\n")
+    (root / ".refold/refold.db").write_text("data")
+    (root / "hooks").symlink_to(".git/hooks")
+    (root / "link").symlink_to("real")
+    (root / "linked.py").symlink_to("a.py")
+    return root
+
+
+def state(root: Path) -> dict[str, tuple[bytes, int]]:
+    files = (one for one in root.rglob("*") if one.is_file() and not one.is_symlink())
+    return {str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mode) for path in files}
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.sampled_from([*NEVER, *ACTED_ON, *PLAIN]),
+    mode=st.none() | st.integers(0, 0o7777),
+    is_named=st.booleans(),
+    root_named=st.sampled_from(["here", "gone", ""]),
+    removes=st.booleans(),
+)
+def test_a_planted_note_writes_only_plain_files_of_the_project_with_a_mode_that_is_shown(
+    tmp_path_factory, path, mode, is_named, root_named, removes
+):
+    root = clone(tmp_path_factory.mktemp("clone"))
+    context = opened()
+    kept = "" if removes else context.artifacts.put(HOOK, name="x").id
+    note_root = {"here": str(root), "gone": str(root.parent / "gone"), "": ""}[root_named]
+    note = {"path": path, "artifact": kept, "mode": mode, "root": note_root}
+    context.note("refold.file", note)
+    only = [path] if is_named else []
+    before = state(root)
+    [planned] = context.files.changes(0, root=root, only=only)
+    assert state(root) == before
+    [done] = context.files.put_back(0, root=root, only=only)
+    assert done == planned
+    changed = {name for name, was in (before | state(root)).items() if before.get(name) != was}
+    changed |= before.keys() - state(root).keys()
+    is_plain = path in PLAIN and (root_named == "here" or is_named)
+    if not is_plain and not (path in ACTED_ON and is_named):
+        assert done.change == "impossible" and done.reason and changed == set()
+        return
+    assert changed <= {path}
+    if removes or path not in state(root):
+        return
+    now = state(root)[path][1] & 0o7777
+    was = before.get(path, (b"", 0))[1] & 0o7777
+    assert now & 0o7000 == 0 and now & 0o600 == 0o600 and now & 0o002 == 0
+    assert now & ~planned.mode == 0 and planned.mode_before == was
+    if was:
+        assert now & 0o666 == was & 0o666
+    if now & 0o111:
+        assert (mode is not None and mode & 0o111) or was & 0o111
+        assert planned.mode & 0o111
+
+
+@given(st.lists(st.sampled_from([".git", ".refold", "a", "B", "x.py"]), min_size=1, max_size=4))
+def test_nothing_inside_the_data_of_git_or_refold_is_ever_put_back(tmp_path_factory, names):
+    root = tmp_path_factory.mktemp("root")
+    context = opened()
+    kept = context.artifacts.put(HOOK, name="x").id
+    path = "/".join(names)
+    context.note("refold.file", {"path": path, "artifact": kept, "root": str(root)})
+    [done] = context.files.put_back(0, root=root, only=[path])
+    is_inside = not {".git", ".refold"}.isdisjoint(names)
+    assert (done.change == "impossible") == is_inside
+    assert (root / path).exists() == (not is_inside)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 0o7777), st.integers(0, 0o7777) | st.none())
+def test_no_written_file_runs_as_another_user(tmp_path, before, mode):
+    place = place_in(tmp_path, "x")
+    for was in (None, before):
+        if was is not None:
+            (tmp_path / "x").chmod(was)
+        write(place, b"x", mode=mode)
+        assert (tmp_path / "x").stat().st_mode & 0o7000 == 0
+    (tmp_path / "x").unlink()

@@ -6,11 +6,15 @@ import os
 from contextlib import nullcontext
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
+from refold.settings import logins
 from refold.stores import contract, open_store
 from tests.edges.server.running import Running
+from tests.servers import Play, serving
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -215,16 +219,53 @@ def test_a_token_that_changes_while_a_store_is_open_is_used_for_the_same_call(ru
     assert counted.calls == 2
 
 
-def test_a_token_of_the_environment_goes_only_to_the_place_it_was_set_with(running, monkeypatch):
-    from refold.settings.logins import token_for
+PLACES = [f"{host}/{org}" for host in ("https://a.example", "http://localhost:8") for org in "xy"]
+NAMED = [
+    None,
+    "",
+    "a.db",
+    "hybrid:a.db?far=files:m",
+    "hybrid:a.db?far=https://a.example/y&sync_s=5",
+]
 
-    environ = {
-        "REFOLD_TOKEN": "rft_x",
-        "REFOLD_STORE": "https://a.example/acme",
-        "XDG_DATA_HOME": "/nonexistent",
-    }
-    assert token_for("https://a.example/acme", environ) == "rft_x"
-    assert token_for("https://b.example/acme", environ) is None
+
+@settings(max_examples=200)
+@given(
+    token=st.text("abc", min_size=8, max_size=12).map(lambda end: f" rft_{end}\n"),
+    named=st.one_of(st.sampled_from(NAMED), st.sampled_from(PLACES).map(lambda one: f"{one}/")),
+    opened=st.lists(st.sampled_from(PLACES), min_size=1, max_size=6),
+)
+def test_a_token_of_the_environment_goes_to_one_server_alone(token, named, opened):
+    """To the one in REFOLD_STORE, or else to the first one that the process opens."""
+    environ = {"REFOLD_TOKEN": token, "XDG_DATA_HOME": "/nonexistent"}
+    environ |= {} if named is None else {"REFOLD_STORE": named}
+    given_to = {place for place in opened if logins.token_for(place, environ) == token.strip()}
+    logins._owners.clear()
+    is_server = named is not None and "http" in named
+    far = named.partition("?far=")[2].partition("&")[0] or named.rstrip("/") if is_server else ""
+    assert given_to == ({far} & set(opened) if is_server else {opened[0]})
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_token_does_not_follow_a_redirect(status, monkeypatch):
+    monkeypatch.setenv("REFOLD_TOKEN", f"rft_{status}")
+    with serving(Play({})) as other:
+        with serving(Play(status=status, location=f"{other.url}/acme")) as server:
+            with pytest.raises(RefoldError):
+                open_store(f"{server.url}/acme").conversations()
+            sent = [headers["authorization"] for _, headers, _ in server.seen]
+            assert set(sent) == {f"Bearer rft_{status}"}
+        assert other.seen == []
+
+
+def test_the_first_server_that_is_opened_owns_the_token_not_the_first_that_is_called(monkeypatch):
+    monkeypatch.setenv("REFOLD_TOKEN", "rft_of_the_first")
+    monkeypatch.setenv("XDG_DATA_HOME", "/nonexistent")
+    with serving(Play({})) as first, serving(Play({})) as second:
+        open_store(f"{first.url}/acme")
+        with pytest.raises(Denied, match=f"REFOLD_TOKEN is for {first.url}/acme"):
+            open_store(f"{second.url}/acme").conversations()
+        assert second.seen == []
 
 
 @pytest.mark.parametrize(
@@ -249,7 +290,7 @@ def test_a_token_that_is_not_used_is_told(running, monkeypatch):
     monkeypatch.setenv("REFOLD_TOKEN", "rft_x")
     monkeypatch.setenv("REFOLD_STORE", "https://a.example/acme")
     store = open_store(f"http://127.0.0.1:{running.port}/nobody")
-    with pytest.raises(Denied, match="REFOLD_TOKEN is for the server that REFOLD_STORE names"):
+    with pytest.raises(Denied, match=r"REFOLD_TOKEN is for https://a\.example/acme"):
         store.conversations()
     monkeypatch.delenv("REFOLD_TOKEN")
     with pytest.raises(Denied, match="REFOLD_TOKEN"):

@@ -3,8 +3,10 @@
 `keep` is called before a tool writes to a file: it stores the bytes as an artifact, and appends a
 note with its id. A file is also kept before it is put back, so that this can be undone. Paths in a
 log are untrusted: only files inside the caller's folder are read or written, even if an imported
-log has other paths. A file that was kept in another folder is left alone, unless that folder no
-longer exists and the caller names the file. Neighbours: `log.undo` finds versions in the log,
+log has other paths, none inside `.git` or `.refold`, and none through a link. A file that was kept
+in another folder is left alone, unless that folder no longer exists and the caller names the file.
+Tools act on hidden files, such as `.mcp.json`, so these have to be named, too. A file keeps its
+mode, except that it becomes executable if it was. Neighbours: `log.undo` finds versions in the log,
 `system.contained_files` reads and writes the disk.
 """
 
@@ -37,9 +39,21 @@ from refold.log.undo import (
     restoring,
     versions_at,
 )
-from refold.system.contained_files import FileContent, Place, place_in, read, remove, write
+from refold.settings.sources import FILES
+from refold.system.contained_files import (
+    VERSION_CONTROL,
+    FileContent,
+    Place,
+    place_in,
+    read,
+    remove,
+    write,
+)
+from refold.system.disk import PROJECT_FOLDER
 
 DIFF_CHARS_MAX = 100_000
+SETTINGS = frozenset(FILES) - {"pyproject.toml"}
+NEW_MODE, EXECUTABLE = 0o644, 0o111
 TOOL = "file-version"
 _ABSENT = FileContent(b"", 0)
 
@@ -172,7 +186,20 @@ class FileVersions:
     def _planned(self, version: FileVersion, root: str | Path, only: Sequence[str]) -> FileChange:
         try:
             place = _place(version, root, is_named=bool(only))
-            return _compared(version.path, read(place), self._content_of(version))
+            if not only and any(name.startswith(".") or name in SETTINGS for name in place.names):
+                raise Denied(
+                    "tools act on such a file, so it has to be named to be put back (--file)"
+                )
+            current, content = read(place), self._content_of(version)
+            planned = _compared(version.path, current, content)
+            if content is None:
+                return planned
+            return replace(
+                planned,
+                size_bytes=len(content.data),
+                mode=_mode_back(version.mode, current),
+                mode_before=current.mode if current else 0,
+            )
         except RefoldError as error:
             return FileChange(path=version.path, change="impossible", reason=error.message)
 
@@ -187,7 +214,7 @@ class FileVersions:
             if content is None:
                 remove(place)
             else:
-                write(place, content.data, mode=version.mode)
+                write(place, content.data, mode=planned.mode)
         except RefoldError as error:
             return FileChange(path=version.path, change="impossible", reason=error.message)
         return planned
@@ -215,16 +242,21 @@ class FileVersions:
             raise Corrupt(
                 f"{quoted(version.artifact, 80)} is not an artifact", hint="refold verify"
             )
-        return FileContent(b"".join(self._reader.content(artifact)), version.mode or 0)
+        return FileContent(b"".join(self._reader.content(artifact)), 0)
 
 
 # --- folders ---
 
 
 def _place(version: FileVersion, root: str | Path, *, is_named: bool = False) -> Place:
-    """The place of a version's file in `root`. Raises Denied if the file was kept in another
-    folder, unless that folder no longer exists and the caller named the file."""
+    """The place of a version's file in `root`. Raises Denied if the path leads through a link or to
+    the data of refold or of a version control, and if the file was kept in another folder, unless
+    that folder no longer exists and the caller named the file."""
     place = place_in(root, version.path)
+    if str(place) != version.path:
+        raise Denied("its path leads through a link, or is not a plain path")
+    if place.has([*VERSION_CONTROL, PROJECT_FOLDER]):
+        raise Denied("it belongs to version control or to refold, where nothing is put back")
     other = _other_folder(version, root)
     if other:
         raise Denied(f"the file was kept in {quoted(other)}, which is not this folder")
@@ -235,6 +267,17 @@ def _place(version: FileVersion, root: str | Path, *, is_named: bool = False) ->
         reason = f"the file was kept in {folder}; a restore that names the file puts it here"
         raise Denied(reason)
     return place
+
+
+def _mode_back(kept: int | None, current: FileContent | None) -> int:
+    """The mode of a file that is put back: the file's own, executable if the version is. A missing
+    file gets the version's mode, without what the umask forbids."""
+    if current is None:
+        return NEW_MODE if kept is None else kept & 0o777 | 0o600
+    if kept is None:
+        return current.mode & 0o777
+    readable = current.mode & 0o666
+    return readable | (readable >> 2 & EXECUTABLE if kept & EXECUTABLE else 0)
 
 
 def _other_folder(version: FileVersion, root: str | Path) -> str:

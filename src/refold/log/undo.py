@@ -67,12 +67,16 @@ class FileVersion(Struct, frozen=True, kw_only=True):
 
 class FileChange(Struct, frozen=True, kw_only=True):
     """How a file is restored: a unified diff from its current to its earlier content, or a sentence
-    for binary content; `reason` says why it is impossible."""
+    for binary content, with the new size and mode (`mode_before` is that of the file on disk);
+    `reason` says why it is impossible."""
 
     path: str
     change: ChangeOfFile
     diff: str = ""
     reason: str = ""
+    size_bytes: int = 0
+    mode: int = 0
+    mode_before: int = 0
 
 
 def versions_at(events: Iterable[Event]) -> dict[FileKey, FileVersion]:

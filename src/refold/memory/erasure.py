@@ -1,25 +1,35 @@
 """Forgetting for good: every version of an entry, and every message that showed it.
 
-First the log of memories gets a marker with a keyed hash of the words: from then on nobody sees the
-entries, and no rule brings them back. Then every log that shows them gets an `erase` event, so no
-page shows them any more; then the words are erased from conversations, the index and the log of
-memories. Completion is recorded last; without that record, the next process that opens the memory
-finishes the work. A message shows an entry if it was put on the page for it
-(`engine.conversation_memory`), is a tool's result or a call with it, or is its source and `source`
-is set. The whole message is erased, with the summaries that may quote it. Other messages with the
-same words are reported. Neighbours: `fold` knows what is unfinished, `semantic` offers `forget`.
+First the user's order is written to the user's own data folder, then a marker with a keyed hash of
+the words to the log of memories: from then on nobody sees the entries, and no rule brings them
+back. Then every log that shows them gets an `erase` event, so no page shows them any more; then the
+words are erased from conversations, the index and the log of memories. Completion is recorded last;
+without that record, the next process of this user that opens the memory finishes the work.
+
+A log may come with a clone or from a team mate, so what it says destroys nothing and names no store
+to open: only the user's own order does. Without one, an unfinished erasure is reported.
+
+A message shows an entry if it was put on the page for it (`engine.conversation_memory`), is a
+tool's result or a call with it, or is its source and `source` is set. The whole message is erased,
+with the summaries that may quote it. Other messages with the same words are reported. Neighbours:
+`fold` knows what is unfinished, `semantic` offers `forget`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+import os
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold import decoding
+from refold.checked import quoted
 from refold.core.call_arguments import arguments_object, arguments_text
 from refold.core.codec import decode
 from refold.core.laws import calls_of, results_of
@@ -46,16 +56,17 @@ from refold.log.log import Log, now_ms
 from refold.log.stored_logs import conversations, pages_of
 from refold.memory.claim import telling_words
 from refold.memory.entry import Forgotten, Version
-from refold.memory.fold import Entries, sealed
+from refold.memory.fold import Entries, is_sealed, sealed
 from refold.memory.journal import Journal
 from refold.memory.ranking import Finder
 from refold.patterns import regex
 from refold.search.snippets import OWN_PREFIX
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
+from refold.settings.sources import data_folder
 from refold.stores import erase_events, is_same_place, is_there, open_store
 from refold.stores.protocol import Store
+from refold.system import disk
 
-STORES = "stores"  # metadata key of a marker: the other stores to erase in
 MENTIONS_TOLD = 20
 BY = "memory"
 REMEMBER = "remember"
@@ -85,9 +96,21 @@ class Which(Struct, frozen=True, kw_only=True):
         )
 
 
+class Order(Struct, frozen=True, kw_only=True):
+    """A user's order to forget entries: `ids` are theirs and the handles of the messages that said
+    them (a hand-over shows these), `seals` those of their words, `sources` the messages and
+    `stores` the other stores that the user named."""
+
+    entries: tuple[str, ...]
+    ids: frozenset[str]
+    seals: tuple[str, ...]
+    sources: frozenset[tuple[str, int]]
+    stores: tuple[str, ...]
+
+
 class Forgetter(Struct, frozen=True):
     """Forgets entries of a journal, in its index and in the stores whose conversations may show
-    them."""
+    them, the journal's own among them."""
 
     journal: Journal
     finder: Finder
@@ -97,55 +120,75 @@ class Forgetter(Struct, frozen=True):
         """Forgets these entries, and all entries merged with them."""
         known = self.journal.entries()
         versions = known.versions_of(ids)
-        entries = list(dict.fromkeys(version.body.entry for version in versions))
-        ended = _ended_by(known, versions, entries)
-        marked = _markers(versions, entries, source=source, others=others)
-        self.journal.append([*ended, *marked])
-        return self._erase(entries, versions)
+        entries = dict.fromkeys([*ids, *(version.body.entry for version in versions)])
+        said_in = {one.body.source for one in versions if one.body.source}
+        order = Order(
+            entries=tuple(entries),
+            ids=frozenset([*entries, *(f"{conversation}#{seq}" for conversation, seq in said_in)]),
+            seals=tuple(sealed(words) for words in dict.fromkeys(map(_words, versions))),
+            sources=frozenset(said_in if source else ()),
+            stores=tuple(others),
+        )
+        disk.write_own(str(self._order_file(order.entries[0])), msgspec.json.encode(order))
+        marked = [
+            Memory(entry=order.entries[0], state="forgotten", seal=one) for one in order.seals
+        ]
+        marked += [Memory(entry=entry, state="forgotten") for entry in entries]
+        gone = {version.seq for version in versions}
+        self.journal.append([*_ended_by(known, gone, entries), *marked])
+        return self._erase(order, versions)
 
     def finish(self, tell: Callable[[str, str], None]) -> None:
-        """Finishes an interrupted erasure, if there is one."""
-        left = dict(self.journal.entries().unfinished)
-        if not left:
-            return
+        """Finishes the interrupted erasures that this user ordered, and reports all others."""
         try:
-            self._erase(list(left), [version for one in left.values() for version in one])
+            for order in filter(None, map(self._order, [*self.journal.entries().unfinished])):
+                left = self.journal.entries().unfinished
+                found = [version for id in order.entries for version in left.get(id, ())]
+                if all(is_sealed([_words(version)], order.seals) for version in found):
+                    self._erase(order, found)
         except RefoldError as error:
             tell("memory-failed", f"forgotten entries are not erased yet: {sentence(error)}")
+            return
+        if left := self.journal.entries().unfinished:
+            ids = ", ".join(map(quoted, islice(left, MENTIONS_TOLD)))
+            reason = f"forgotten entries are not erased yet, and you did not order it here: {ids}"
+            tell("memory-failed", f"{reason}; refold memory forget ID erases one")
 
-    def _erase(self, entries: Sequence[str], versions: Sequence[Version]) -> Forgotten:
+    def _order_file(self, entry: str) -> Path:
+        """The file of the user's order to forget entries of this log, by the first of them."""
+        name = msgspec.json.encode((self.journal.store.url, self.journal.id, entry))
+        folder = data_folder(os.environ) / "refold" / "erasing"
+        return folder / hashlib.sha256(name).hexdigest()
+
+    def _order(self, entry: str) -> Order | None:
+        """The user's order that begins with an entry; None if there is none."""
+        try:
+            return decoding.decode(disk.read_own(str(self._order_file(entry))), Order)
+        except (OSError, msgspec.DecodeError):
+            return None  # the caller reports what cannot be finished
+
+    def _erase(self, order: Order, versions: Sequence[Version]) -> Forgotten:
         """Erases the words of entries marked as forgotten, and records completion."""
-        markers = self.journal.markers(set(entries))
-        sources = frozenset(one.source for one in markers if one.source)
-        urls = [str(url) for one in markers for url in one.metadata.get(STORES, ())]
+        entries = order.entries
         contents = tuple(dict.fromkeys(one.body.content for one in versions if one.body.content))
-        said_in = (one.body.source for one in versions if one.body.source)
-        handles = (f"{conversation}#{seq}" for conversation, seq in said_in)
-        sought = Sought(ids=frozenset([*entries, *handles]), contents=contents, sources=sources)
-        with _opened(list(dict.fromkeys(urls)), self.stores) as more:
-            erased = [erase_shown(store, sought) for store in (*self.stores, *more)]
+        with _opened(order.stores, self.stores) as more:
+            erased = [erase_shown(store, order, contents) for store in (*self.stores, *more)]
         seqs = [version.seq for version in versions]
         self.finder.erase(self.journal.id, seqs, entries)
-        going = seqs
-        if not going:
-            # All words are erased, but erasing one event again cleans the file, which a killed
-            # process may not have done.
-            erased_seqs = (event.seq for event in self.journal.events() if event.erased)
-            going = list(islice(erased_seqs, 1))
-        erase_events(self.journal.store, self.journal.id, going)
-        done = [Memory(entry=entry, state="forgotten", closed=True) for entry in entries]
-        self.journal.append(done)
-        for store in {id(store): store for store in (self.journal.store, *self.stores)}.values():
+        # If all words are erased, erasing one event again cleans the file, which a killed process
+        # may not have done.
+        erased_seqs = (event.seq for event in self.journal.events() if event.erased)
+        erase_events(self.journal.store, self.journal.id, seqs or [*islice(erased_seqs, 1)])
+        self.journal.append([Memory(entry=id, state="forgotten", closed=True) for id in entries])
+        for store in self.stores:
             store.flush()
+        self._order_file(entries[0]).unlink(missing_ok=True)
         return _receipt(entries, len(seqs), erased, is_users=self.journal.scope == "user")
 
 
-def _ended_by(
-    known: Entries, versions: Sequence[Version], entries: Sequence[str]
-) -> Iterator[Memory]:
+def _ended_by(known: Entries, gone: set[int], entries: Container[str]) -> Iterator[Memory]:
     """Closing versions of the entries that the forgotten ones had ended, which must not become true
     again."""
-    gone = {version.seq for version in versions}
     for run in known.runs():
         if run.heir in gone and run.entry not in entries:
             body = run.versions[-1].body
@@ -154,21 +197,9 @@ def _ended_by(
             )
 
 
-def _markers(
-    versions: Sequence[Version], entries: Sequence[str], *, source: bool, others: Sequence[str]
-) -> list[Memory]:
-    """The first events to write: the forgotten entries, the sources and stores to erase as well,
-    and the seals of the words."""
-    said = dict.fromkeys(telling_words(one.claim.said) or one.claim.said for one in versions)
-    seals = [sealed(words) for words in said]
-    sources = dict.fromkeys(one.body.source for one in versions if one.body.source and source)
-    metadata: dict[str, Any] = {STORES: list(others)} if others else {}
-    first = entries[0]
-    return [
-        *(Memory(entry=first, state="forgotten", seal=seal) for seal in seals),
-        *(Memory(entry=first, state="forgotten", source=one) for one in sources),
-        *(Memory(entry=entry, state="forgotten", metadata=metadata) for entry in entries),
-    ]
+def _words(version: Version) -> str:
+    """The words of a version that are sealed."""
+    return telling_words(version.claim.said) or version.claim.said
 
 
 @contextmanager
@@ -218,15 +249,6 @@ def which_checked(ids: Sequence[str] | None, which: Which) -> None:
         raise Invalid("the entries to forget are not clear", hint=hint)
 
 
-class Sought(Struct, frozen=True, kw_only=True):
-    """The target of an erasure: entries by id and by the handles of the messages that said them
-    (a hand-over shows these), their contents, and the source messages to erase as well."""
-
-    ids: frozenset[str]
-    contents: tuple[str, ...] = ()
-    sources: frozenset[tuple[str, int]] = frozenset()
-
-
 class Erased(Struct, frozen=True, kw_only=True):
     """The numbers of erased messages and summaries, the remaining messages with the same words, and
     the artifacts of erased messages."""
@@ -247,12 +269,12 @@ class _ConversationMatches(Struct):
     artifacts: list[str]
 
 
-def erase_shown(store: Store, sought: Sought) -> Erased:
-    """Erases the target from all conversations of a store, and from its index."""
-    spoken = [words for words in map(_plain_words, sought.contents) if words]
+def erase_shown(store: Store, order: Order, contents: Sequence[str]) -> Erased:
+    """Erases entries with these contents from all conversations of a store, and from its index."""
+    spoken = [words for words in map(_plain_words, contents) if words]
     about_all = list(conversations(store))
     found = [
-        matches for about in about_all if (matches := _matches_in(store, about, sought, spoken))
+        matches for about in about_all if (matches := _matches_in(store, about, order, spoken))
     ]
     going = [matches for matches in found if matches.erasures]
     for matches in going:
@@ -284,14 +306,14 @@ def _own(about: Conversation, seq: int) -> tuple[str, int]:
 
 
 def _matches_in(
-    store: Store, about: Conversation, sought: Sought, spoken: Sequence[str]
+    store: Store, about: Conversation, order: Order, spoken: Sequence[str]
 ) -> _ConversationMatches | None:
     """The matches in one conversation; None if there are none."""
     matches = _ConversationMatches(about, {}, [], [], [])
     edits: list[tuple[int, Edit]] = []
     for event, body in _bodies(store, about):
         if isinstance(body, Message):
-            _match_message(matches, event, body, sought, spoken)
+            _match_message(matches, event, body, order, spoken)
         elif isinstance(body, Summarize | Replace):
             edits.append((event.seq, body))
     for seq, edit in edits:
@@ -315,11 +337,11 @@ def _match_message(
     matches: _ConversationMatches,
     event: Event,
     message: Message,
-    sought: Sought,
+    order: Order,
     spoken: Sequence[str],
 ) -> None:
-    is_source = (matches.about.id, event.seq) in sought.sources
-    if is_source or _shows(message, sought.ids, spoken):
+    is_source = (matches.about.id, event.seq) in order.sources
+    if is_source or _shows(message, order.ids, spoken):
         matches.erasures[event.seq] = Erase(
             seq=event.seq,
             role=message.role,

@@ -199,16 +199,18 @@ class Entries:
         return len(self._versions)
 
     def _ever_said(self, entry: str) -> list[Version]:
-        return self._versions.get(entry, []) + self._reverted.get(entry, [])
+        maps = (self._versions, self._reverted, self.unfinished)
+        return [version for versions in maps for version in versions.get(entry, ())]
 
     def has(self, entry: str) -> bool:
-        """Whether there is such an entry, including pending, rejected and reverted ones."""
-        return entry in self._versions or entry in self._reverted
+        """Whether there is such an entry, including pending, rejected and reverted ones, and those
+        forgotten but not erased yet."""
+        return entry in self.unfinished or entry in self._versions or entry in self._reverted
 
     def chosen(self, wanted: Callable[[Sequence[Version]], bool]) -> list[str]:
         """The entries whose versions satisfy a condition."""
-        ids = dict.fromkeys((*self._versions, *self._reverted))
-        return [id for id in ids if wanted(self._ever_said(id))]
+        ids = dict.fromkeys((*self._versions, *self._reverted, *self.unfinished))
+        return [id for id in ids if (said := self._ever_said(id)) and wanted(said)]
 
     def unaccepted(self, at_ms: int) -> Iterator[Run]:
         """Entries from tools and imports that are true, but that no person accepted."""

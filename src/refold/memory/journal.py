@@ -192,12 +192,6 @@ class Journal:
         for page in pages_of(self.store, self.id, last=self.entries().head, size=PAGE_EVENTS):
             yield from page
 
-    def markers(self, entries: set[str]) -> list[Memory]:
-        """The events that mark these entries as forgotten."""
-        bodies = (decode(event) for event in self.events())
-        memories = (body for body in bodies if isinstance(body, Memory))
-        return [one for one in memories if one.state == "forgotten" and one.entry in entries]
-
     def now_ms(self) -> int:
         return self._opened().clock()
 

@@ -200,8 +200,8 @@ class Scopes:
 
     def forgetter(self, journal: Journal) -> Forgetter:
         """The forgetter for a journal's entries, which also erases them where they were shown."""
-        stores: Sequence[Store] = list(dict.fromkeys((self._store, journal.store)))
-        return Forgetter(journal, self.finder(journal), tuple(stores))
+        stores = tuple(dict.fromkeys((self._store, journal.store)))
+        return Forgetter(journal, self.finder(journal), stores)
 
     def forgettable(self, meant: Iterable[tuple[Journal, list[str]]]) -> Forgotten:
         """The entries that `forget` would erase, with those ever merged with them."""

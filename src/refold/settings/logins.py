@@ -2,14 +2,12 @@
 data folder that only the user can read.
 
 A token is sent to its own server and to no other. `REFOLD_TOKEN` belongs to the server in
-`REFOLD_STORE`, or to the caller's server if that names none, and overrides a login.
-Neighbours: `stores.remote` asks, the command `login` writes.
+`REFOLD_STORE`, or to the first server that the process opens if that names none, and overrides a
+login. Neighbours: `stores.remote` asks, the command `login` writes.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,28 +16,31 @@ import msgspec
 from refold import decoding
 from refold.errors import Corrupt, Unavailable
 from refold.settings.sources import data_folder
-from refold.system.disk import read_own
+from refold.system.disk import read_own, write_own
 
 FILE = "logins.json"
 SERVERS = ("https://", "http://")
 
 
+_owners: dict[str, str] = {}  # of tokens in the environment, by token
+
+
 def token_for(place: str, environ: Mapping[str, str]) -> str | None:
     """The token for a server; None if the user has none."""
-    token = environ.get("REFOLD_TOKEN", "").strip()
-    if token and not is_of_another(place, environ):
-        return token
+    if owner_of_token(place, environ) == place:
+        return environ["REFOLD_TOKEN"].strip()
     return _read(environ).get(place)
 
 
-def is_of_another(place: str, environ: Mapping[str, str]) -> bool:
-    """Whether `REFOLD_STORE` names another server, so that `REFOLD_TOKEN` is not for this
-    server."""
+def owner_of_token(place: str, environ: Mapping[str, str]) -> str:
+    """The server that `REFOLD_TOKEN` belongs to; empty without one. A token that belongs to no
+    server yet becomes that of `place`."""
+    token = environ.get("REFOLD_TOKEN", "").strip()
     url = environ.get("REFOLD_STORE", "")
     if url.startswith("hybrid:"):
         url = url.partition("?far=")[2].partition("&")[0]
-    url = url.rstrip("/")
-    return url.startswith(SERVERS) and url != place
+    named = url.rstrip("/") if url.startswith(SERVERS) else ""
+    return token and (named or _owners.setdefault(token, place))
 
 
 def keep(place: str, token: str, environ: Mapping[str, str]) -> Path:
@@ -76,15 +77,5 @@ def _read(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _write(tokens: Mapping[str, str], environ: Mapping[str, str]) -> Path:
     path = data_folder(environ) / "refold" / FILE
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Written beside the file and moved over it: a reader sees the old list or the new one.
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=FILE)
-        with open(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(tokens))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be written: {error}", hint="check its folder") from error
+    write_own(str(path), msgspec.json.encode(tokens))
     return path

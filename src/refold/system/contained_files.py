@@ -12,7 +12,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -28,6 +28,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PERMISSIONS = 0o777
+VERSION_CONTROL = (".git", ".hg", ".jj", ".svn")
 _WRONG_KIND = (errno.ELOOP, errno.ENOTDIR)
 
 
@@ -50,6 +52,15 @@ class Place(Struct, frozen=True):
     @property
     def path(self) -> str:
         return os.path.join(self.root, *self.names)
+
+    def has(self, folders: Sequence[str]) -> bool:
+        """Whether one of these hidden folders is on the path, in any spelling that a file system
+        takes for it: case, invisible characters, dots and spaces at the end, a short name."""
+        for name in self.names:
+            plain = "".join(filter(str.isprintable, name)).casefold().rstrip(". ")
+            if any(plain == one or plain.startswith(f"{one[1:7]}~") for one in folders):
+                return True
+        return False
 
 
 def place_in(root: str | Path, path: str) -> Place:
@@ -88,7 +99,8 @@ def read(place: Place, *, bytes_max: int = BYTES_MAX) -> FileContent | None:
 
 def write(place: Place, data: bytes, *, mode: int | None = None) -> None:
     """Writes a file completely or not at all, and creates missing folders. Without a mode, an
-    existing file keeps its own."""
+    existing file keeps its own. The user's umask applies to a new file, and no file gets a bit that
+    runs it as another user or group."""
     try:
         with _parent(place, make=True) as folder:
             _put(folder, place.names[-1], data, mode)
@@ -97,15 +109,14 @@ def write(place: Place, data: bytes, *, mode: int | None = None) -> None:
 
 
 def _put(folder: int, name: str, data: bytes, mode: int | None) -> None:
-    if mode is None:
-        mode = _mode_of(folder, name)
+    existing = _mode_of(folder, name)
     staged = f".{name[:100]}.{secrets.token_hex(4)}"
-    fd = os.open(staged, _NEW, NEW_MODE, dir_fd=folder)
+    fd = os.open(staged, _NEW, NEW_MODE if mode is None else mode & _PERMISSIONS, dir_fd=folder)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
+            if existing is not None:
+                os.fchmod(file.fileno(), (existing if mode is None else mode) & _PERMISSIONS)
             file.flush()
             os.fsync(file.fileno())
         os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)

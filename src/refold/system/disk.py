@@ -94,19 +94,35 @@ def make_folder(folder: str, *, durable: bool = True) -> None:
         sync_folder(parent)
 
 
-def replace_file(path: str, content: bytes) -> None:
-    """Replaces a file, for its owner alone: a reader sees the complete old file or the new one. The
-    new file may be lost in a power failure, so this is for derived data only."""
+def replace_file(path: str, content: bytes, *, durable: bool = False) -> None:
+    """Replaces a file, for its owner alone: a reader sees the complete old file or the new one.
+    Unless `durable`, the new file may be lost in a power failure, as derived data may be."""
     fresh = f"{path}.{secrets.token_hex(4)}"
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
             file.write(content)
+            if durable:
+                file.flush()
+                sync(file.fileno())
         os.replace(fresh, path)
     except OSError:
         with suppress(OSError):
             os.unlink(fresh)
         raise
+
+
+def write_own(path: str, content: bytes) -> None:
+    """Replaces a file in the user's own data folder, durably and for the owner alone. Raises
+    Unavailable if that is impossible."""
+    folder = os.path.dirname(path)
+    try:
+        make_folder(folder)
+        replace_file(path, content, durable=True)
+        sync_folder(folder)
+    except OSError as error:
+        hint = "set XDG_DATA_HOME to a folder that you can write to"
+        raise Unavailable(f"{path} cannot be written: {error.strerror}", hint=hint) from error
 
 
 @contextmanager

@@ -253,6 +253,37 @@ def test_files_are_put_back_only_after_a_question(start: str) -> None:
     assert files() == before, "without --files, files stay"
 
 
+def test_the_question_shows_path_size_and_mode(start: str, url: str) -> None:
+    Path("a.py").chmod(0o604)
+    script = Path("run.py")
+    with refold.open("files", store=url) as context:
+        for mode in (0o750, 0o640):
+            script.write_text("go\n")
+            script.chmod(mode)
+            context.files.keep("run.py")
+        script.write_text("went\n")
+    asked = run("restore", "files", start, "--files")
+    assert "a.py will have 4 bytes, mode 604\n" in asked.stdout
+    assert "run.py will have 3 bytes, mode 640 -> 750\n" in asked.stdout
+    assert "b.py will be removed\n" in asked.stdout
+    script.unlink()
+    asked = run("restore", "files", start, "--files", "--dry-run")
+    assert "run.py will have 3 bytes, mode 750\n" in asked.stdout
+    run("restore", "files", start, "--files", "--yes")
+    assert script.stat().st_mode & 0o700 == 0o700
+
+
+def test_a_file_that_tools_act_on_is_put_back_only_if_it_is_named(start: str, url: str) -> None:
+    with refold.open("files", store=url) as context:
+        context.files.keep(".mcp.json")
+        Path(".mcp.json").write_text("{}")
+    told = printed("restore", "files", start, "--only-files", "--yes")
+    assert ".mcp.json is left alone" in told and "--file" in told
+    assert Path(".mcp.json").exists()
+    printed("restore", "files", start, "--only-files", "--yes", "--file", ".mcp.json")
+    assert not Path(".mcp.json").exists()
+
+
 def test_some_files_alone_can_be_put_back(start: str) -> None:
     """M-85: selected files, files only."""
     messages = as_json("stats", "files")["messages"]

@@ -36,7 +36,7 @@ from refold.edges.workspace import Found, refuse_guarded, walk
 from refold.engine.context import Context
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.settings.sources import KEY_DOMAINS
-from refold.system.contained_files import Place, place_in, read, write
+from refold.system.contained_files import VERSION_CONTROL, Place, place_in, read, write
 from refold.system.disk import PROJECT_FOLDER
 
 WAIT_S, WAIT_S_MAX = 120, 1_800
@@ -47,7 +47,6 @@ READ_BYTES_MAX = 2 * 1024 * 1024
 ENTRIES_MAX, DEPTH_MAX = 1_000, 8
 SEARCHED_MAX, SEARCHED_BYTES_MAX, GREP_S = 5_000, 1024 * 1024, 10.0
 PROBE_BYTES = 8_000
-HISTORY = ".git"
 MEMORY_TOOLS = ("remember", "recall", "forget")
 REFUSED = "The user did not allow this. Do not try it again unless the user asks for it."
 DIFF_LINES_MAX = 400
@@ -177,7 +176,7 @@ class Workspace(Struct, frozen=True):
         """The location of a path. Denied outside of every folder, and in the store."""
         place = self._inside(path)
         refuse_guarded(place.path, self.guards)
-        if _has(place, PROJECT_FOLDER):
+        if place.has([PROJECT_FOLDER]):
             raise Denied(f"{quoted(path)} belongs to the store", hint="name another file")
         return place
 
@@ -196,7 +195,7 @@ class Workspace(Struct, frozen=True):
     def writable(self, path: str) -> Place:
         """The location of a path for writing. Denied in version control as well."""
         place = self.place(path)
-        if _has(place, HISTORY):
+        if place.has(VERSION_CONTROL):
             reason = f"{quoted(path)} belongs to version control"
             raise Denied(reason, hint="write to another place")
         return place
@@ -250,11 +249,6 @@ class Workspace(Struct, frozen=True):
         head = f"{number(len(rows), 'line')} in {number(len(names), 'file')}"
         ended = f", {found.ended}" if found.ended else ""
         return "\n".join([f"[{head}{ended}]", *rows])
-
-
-def _has(place: Place, name: str) -> bool:
-    """Whether the path has a folder of that name, in any case."""
-    return name in {one.casefold() for one in place.names}
 
 
 def _is_binary(data: bytes) -> bool:

@@ -54,7 +54,8 @@ def resume(session: Session) -> Result:
     from refold.edges.proxy.supervisor import run_agent
 
     place = folder if isinstance(folder, str) and folder else os.getcwd()
-    session.screen.note(f"running {shlex.join(words)} in {place}")
+    if session.screen is not None:
+        session.screen.note(f"running {shlex.join(words)} in {place}")
     session.close()
     with chdir(place):
         ended = run_agent(words, None, os.environ, unkept=lambda _: None)

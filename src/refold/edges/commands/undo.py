@@ -334,7 +334,7 @@ def show_put_back(changes: Iterable[FileChange], screen: Screen, *, dry_run: boo
     for one in changes:
         reason = f": {one.reason}" if one.reason else ""
         if dry_run and one.diff:
-            show_diff(one.diff, screen)
+            _show_change(one, screen)
         else:
             screen.line(short_line(f"  {one.path} {PUT_BACK[one.change]}{reason}", 300))
 
@@ -347,7 +347,7 @@ def confirm_changes(session: Session, changes: Iterable[FileChange], *, yes: boo
     screen = session.screen
     if screen is not None and not screen.json_output:
         for one in pending:
-            show_diff(one.diff, screen)
+            _show_change(one, screen)
         if screen.ask(_question(pending)):
             return
     raise Invalid("nothing was changed", hint="--yes puts files back without a question")
@@ -361,6 +361,18 @@ def _question(changes: Sequence[FileChange]) -> str:
         f"remove {number(removed, 'file')}" if removed else "",
     ]
     return " and ".join(filter(None, acts)).capitalize() + "?"
+
+
+def _show_change(change: FileChange, screen: Screen) -> None:
+    """Prints the path, size and mode that a file will have, and its diff."""
+    if change.change == "remove":
+        screen.line(short_line(f"{change.path} will be removed", 300))
+    else:
+        before = f"{change.mode_before:o} -> " if change.mode_before else ""
+        mode = f"mode {'' if change.mode == change.mode_before else before}{change.mode:o}"
+        size = number(change.size_bytes, "byte")
+        screen.line(short_line(f"{change.path} will have {size}, {mode}", 300))
+    show_diff(change.diff, screen)
 
 
 def show_diff(diff: str, screen: Screen) -> None:

@@ -99,6 +99,10 @@ class Client:
     ) -> None:
         self.place = place
         self._given, self._token = token, token
+        if token is None:
+            # The first server that is opened, not the first that is called, owns the token of the
+            # environment.
+            logins.owner_of_token(place, os.environ)
         parts = urlsplit(place)
         self._org = parts.path.strip("/")
         self._base = f"{parts.scheme}://{parts.netloc}/api/v1/orgs/{self._org}/context"
@@ -233,8 +237,8 @@ class Client:
         if token is None:
             message = f"not logged in to {self.place}"
             hint = f"refold login {self.place}, or REFOLD_TOKEN"
-            if os.environ.get("REFOLD_TOKEN") and logins.is_of_another(self.place, os.environ):
-                message += "; REFOLD_TOKEN is for the server that REFOLD_STORE names"
+            if owner := logins.owner_of_token(self.place, os.environ):
+                message += f"; REFOLD_TOKEN is for {owner}"
                 hint = f"refold login {self.place}, or set REFOLD_STORE to it"
             raise Denied(message, hint=hint)
         if not token.isascii() or not token.isprintable() or " " in token:
