@@ -142,7 +142,7 @@ def _anthropic_faults(options: Request, names: list[str]) -> Faults:
 def _thinking_faults(options: Request, thinking: Any) -> Faults:
     """The faults of thinking, and of the options that it does not accept beside it."""
     kind, most = kind_in(thinking), options.get("max_tokens")
-    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+    budget: Any = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
     if kind not in ("enabled", "adaptive"):
         yield f"thinking: {shown(thinking)}, not of type enabled, adaptive or disabled"
     elif kind == "enabled" and (type(budget) is not int or budget < _BUDGET_MIN):
