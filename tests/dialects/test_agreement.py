@@ -65,7 +65,10 @@ def refusal(judge_it: Callable[[Json], None], request: Json) -> str:
 # --- sessions, and what breaks them ---
 
 VALUES: list[Any] = [None, "", " ", [], {}, 7, "x", True, ["x"], [{}], {"type": "text"}]
-KINDS = ["text", "thinking", "image", "tool_result", "tool_use", "function_call", "reasoning"]
+KINDS = [
+    "text", "thinking", "image", "tool_result", "tool_use", "function_call", "reasoning",
+    "server_tool_use", "web_search_tool_result",
+]  # fmt: skip
 
 
 def anthropic_turn(chance: Random, n: int) -> list[Json]:
@@ -75,6 +78,11 @@ def anthropic_turn(chance: Random, n: int) -> list[Json]:
         blocks.append({"type": "thinking", "thinking": "hm", "signature": "c2ln"})
     if chance.random() < 0.5 or not ids:
         blocks.append({"type": "text", "text": "so"})
+    server = chance.choice(["", "", "", "answered", "open"])
+    if server:
+        blocks.append({"type": "server_tool_use", "id": f"s{n}", "name": "w", "input": {}})
+    if server == "answered":
+        blocks.append({"type": "web_search_tool_result", "tool_use_id": f"s{n}", "content": []})
     blocks += ({"type": "tool_use", "id": id, "name": "f", "input": {}} for id in ids)
     asked: Any = chance.choice(["go", [{"type": "text", "text": "go"}]])
     turn = [{"role": "user", "content": asked}, {"role": "assistant", "content": blocks}]
@@ -203,8 +211,9 @@ def test_anthropic(seed, model, thinking):
     """refold wants thinking in an open loop of every model: where it was dropped, only older ones
     refuse, and what it makes of such a loop is right for both."""
     messages = generated(anthropic_turn, seed)
-    request = {"model": model, "max_tokens": 100, "messages": messages}
-    request["thinking"] = {"type": thinking}
+    request = {"model": model, "max_tokens": 2_000, "messages": messages}
+    budget = {"budget_tokens": 1_024} if thinking == "enabled" else {}
+    request["thinking"] = {"type": thinking, **budget}
     known = ["expected thinking, found"] if preserves_thinking(model) else []
     compare("anthropic", request, anthropic_refusal, *known)
 

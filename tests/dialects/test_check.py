@@ -264,7 +264,7 @@ def test_anthropic_faults_are_found(messages: list[Any], fault: str) -> None:
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "name is 'a b'"),
         (
             {"tools": [{"type": "function", "function": {"name": "a", "parameters": []}}]},
-            "parameters are list",
+            "not the schema of an object",
         ),
         ({"tools": [{"name": "a", "input_schema": {}}]}, "without its definition"),
     ],
@@ -278,7 +278,7 @@ def test_openai_faults_beside_the_messages_are_found(request_: dict[str, Any], f
     [
         ({"tools": {}}, "tools: not a list"),
         ({"tools": ["a"]}, "tools[0]: not an object"),
-        ({"tools": [{"name": "a"}]}, "no input_schema"),
+        ({"tools": [{"name": "a"}]}, "not the schema of an object"),
         ({"tools": [{"name": "a b", "input_schema": {}}]}, "name is 'a b'"),
         ({"system": []}, "system: neither"),
         ({"system": [text("")]}, "system[0]: text is ''"),
@@ -291,7 +291,10 @@ def test_openai_faults_beside_the_messages_are_found(request_: dict[str, Any], f
             },
             "a prefill while thinking",
         ),
-        ({"max_tokens": 8, "thinking": {"type": "enabled", "budget_tokens": 8}}, "not above the"),
+        (
+            {"max_tokens": 1_024, "thinking": {"type": "enabled", "budget_tokens": 1_024}},
+            "not above the",
+        ),
         ({"messages": [U, PREFILL], "model": "claude-opus-4-6"}, "which this model refuses"),
         ({"messages": [U, says("assistant", text("x "))]}, "ends with white space"),
         ({"messages": [U, SYSTEM, U], "model": "claude-sonnet-4-5-20250929"}, "model refuses"),

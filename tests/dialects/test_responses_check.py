@@ -101,7 +101,10 @@ def test_faults_are_found(items: Any, fault: str) -> None:  # X-24
         ({"tools": [OPENAI_TOOL]}, "name is None"),
         ({"tools": [CLAUDE_TOOL]}, "a tool of type None"),
         ({"tools": [{"type": "function", "name": "a b"}]}, "name is 'a b'"),
-        ({"tools": [{"type": "function", "name": "a", "parameters": []}]}, "parameters are list"),
+        (
+            {"tools": [{"type": "function", "name": "a", "parameters": []}]},
+            "not the schema of an object",
+        ),
         ({"instructions": ["x"]}, "instructions: not text"),
         (
             {"store": False, "input": [U, reasoning(1, sealed=False), message(1, "x")]},

@@ -579,6 +579,17 @@ def matches(pattern: re.Pattern[str], value: Any) -> bool:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
+def is_object_schema(schema: Any) -> bool:
+    """Whether this is the schema of an object, which all arguments of tools are."""
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    return isinstance(kind, str) and kind.lower() == "object"
+
+
+def takes_object(parameters: Any) -> bool:
+    """Whether this is the schema of an object, or there is none."""
+    return parameters is None or parameters == {} or is_object_schema(parameters)
+
+
 def kind_in(part: Any) -> Any:
     """The `type` field of an object; None for any other value."""
     return part.get("type") if isinstance(part, dict) else None

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from refold.checked import quoted
+from refold.dialects.call_options import option_faults
 from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
+    is_object_schema,
     is_taken,
     kind_in,
     matches,
@@ -314,12 +316,7 @@ def _ids(message: dict[str, Any], kind: str, field: str) -> list[str]:
 
 
 def _outside_faults(request: Mapping[str, Any]) -> Faults:
-    """The faults of the output limit, the system prompt and the tools."""
-    thinking, output_max = request.get("thinking"), request.get("max_tokens")
-    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
-    # Thinking counts toward the limit of the answer.
-    if isinstance(budget, int) and isinstance(output_max, int) and budget >= output_max:
-        yield f"max_tokens: {output_max}, which is not above the thinking budget of {budget}"
+    """The faults of the system prompt, the tools and the options."""
     system, tools = request.get("system", ""), request.get("tools", [])
     if isinstance(system, list) and system:
         yield from faults_in("system", system, _prompt_faults)
@@ -329,6 +326,8 @@ def _outside_faults(request: Mapping[str, Any]) -> Faults:
         yield from faults_in("tools", tools, _tool_faults)
     else:
         yield "tools: not a list"
+    names = [tool.get("name") for tool in objects_in(tools)]
+    yield from option_faults("anthropic", request, names)
 
 
 def _prompt_faults(block: Any) -> Faults:
@@ -344,8 +343,8 @@ def _tool_faults(tool: Any) -> Faults:
         return
     yield from pattern_faults(tool, "name", _TOOL_NAME)
     is_custom = tool.get("type", "custom") == "custom"
-    if is_custom and not isinstance(tool.get("input_schema"), dict):
-        yield "no input_schema"
+    if is_custom and not is_object_schema(tool.get("input_schema")):
+        yield "input_schema is not the schema of an object"
 
 
 def _mark_faults(request: Mapping[str, Any]) -> Faults:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.checked import quoted
+from refold.dialects.call_options import option_faults
 from refold.dialects.gemini.render import HELD, snake, value_in
 from refold.dialects.wire import (
     Faults,
@@ -21,8 +22,10 @@ from refold.dialects.wire import (
     is_name,
     is_taken,
     matches,
+    objects_in,
     pattern_faults,
     present,
+    takes_object,
     tool_faults,
     type_faults,
 )
@@ -232,6 +235,17 @@ def _config_faults(config: Any) -> Faults:
         yield "system_instruction: neither text nor a content"
     if config.get("tools") is not None:
         yield from tool_faults(config["tools"], _tool_faults)
+    tools = objects_in(config.get("tools"))
+    declared = [one for tool in tools for one in objects_in(value_in(tool, "functionDeclarations"))]
+    names = [one.get("name") for one in declared]
+    yield from option_faults("gemini", _snaked(config), names)
+
+
+def _snaked(value: Any) -> Any:
+    """Nested options in the SDK's spelling."""
+    if not isinstance(value, Mapping):
+        return value
+    return {snake(str(key)): _snaked(item) for key, item in value.items() if key != "tools"}
 
 
 def _prompt_faults(part: Any) -> Faults:
@@ -257,3 +271,5 @@ def _tool_faults(tool: Any) -> Faults:
         schemas = (declaration.get("parameters"), value_in(declaration, "parametersJsonSchema"))
         if None not in schemas:
             yield f"{name} has both parameters and parametersJsonSchema"
+        if not all(map(takes_object, schemas)):
+            yield f"the schema of {name} is not the schema of an object"

@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.checked import quoted
+from refold.dialects.call_options import option_faults
+from refold.dialects.openai_chat.render import NAME
 from refold.dialects.wire import (
     Faults,
+    at,
     faults_in,
     is_name,
     is_object_text,
@@ -23,11 +26,14 @@ from refold.dialects.wire import (
     name_faults,
     objects_in,
     pattern_faults,
+    takes_object,
     tool_faults,
     type_faults,
 )
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# The name of a speaker.
+_SPEAKER = re.compile(r"[^\s<|\\/>]{1,64}")
 # Types of parts by role; a part keeps its value under its type.
 _PARTS: dict[str, tuple[str, ...]] = {
     "system": ("text",),
@@ -55,7 +61,9 @@ def check(request: Mapping[str, Any]) -> list[str]:
     faults += _function_faults(messages)
     if "tools" in request:
         faults += tool_faults(request["tools"], _tool_faults)
-    return faults
+    tools = objects_in(request.get("tools"))
+    names = [at(tool, (str(kind_in(tool)), "name")) for tool in tools]
+    return [*faults, *option_faults(NAME, request, names)]
 
 
 # --- one message ---
@@ -70,6 +78,9 @@ def _message_faults(message: Any) -> Faults:
         yield f"unknown role {role!r}"
         return
     yield from _content_faults(role, message)
+    name = message.get("name")
+    if role != "tool" and name is not None and not matches(_SPEAKER, name):
+        yield f"name is {quoted(name, 80)}"
     if role == "assistant":
         if "tool_calls" in message:
             yield from _calls_faults(message["tool_calls"])
@@ -213,5 +224,5 @@ def _tool_faults(tool: Any) -> Faults:
         yield f"a tool of type {kind!r} without its definition"
     elif not matches(_TOOL_NAME, defined.get("name")):
         yield f"name is {defined.get('name')!r}"
-    elif not isinstance(defined.get("parameters", {}), dict):
-        yield f"parameters are {type(defined['parameters']).__name__}"
+    elif not takes_object(defined.get("parameters")):
+        yield "parameters are not the schema of an object"

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.checked import quoted
+from refold.dialects.call_options import option_faults
 from refold.dialects.wire import (
     Faults,
     faults_in,
@@ -23,6 +24,8 @@ from refold.dialects.wire import (
     kind_in,
     matches,
     media_of_url,
+    objects_in,
+    takes_object,
     tool_faults,
 )
 
@@ -79,6 +82,12 @@ def check(request: Mapping[str, Any]) -> list[str]:
         outside += tool_faults(request["tools"], _tool_faults)
     if not isinstance(request.get("instructions", ""), str):
         outside.append("instructions: not text")
+    names = [
+        tool.get("name")
+        for tool in objects_in(request.get("tools"))
+        if tool.get("type") in ("function", "custom")
+    ]
+    outside += option_faults("openai_responses", request, names)
     if isinstance(items, str) and items:
         return outside
     if not isinstance(items, list) or not items:
@@ -326,5 +335,5 @@ def _tool_faults(tool: Any) -> Faults:
         name, parameters = tool.get("name"), tool.get("parameters")
         if not matches(_NAME, name):
             yield f"name is {quoted(name, 80)}"
-        if not isinstance(parameters, dict | None):
-            yield f"parameters are {type(parameters).__name__}"
+        if not takes_object(parameters):
+            yield "parameters are not the schema of an object"

@@ -1,5 +1,5 @@
 """What the Messages API refuses whatever was said before: shapes (A1, A2), pairs of calls and
-results (P1, P2), cache marks (C1).
+results (P1, P2), its own tools' calls and results, cache marks (C1).
 
 The first fault is told, as the provider does. Neighbours: `anthropic_thinking` and
 `anthropic_compaction` have the rules about what this server signed.
@@ -66,9 +66,47 @@ def check_list(request: Json, *, may_end_with_answer: bool = False) -> None:
     """Refuses a list of messages, each of them sound, for how they follow one another."""
     messages: list[Json] = request["messages"]
     _check_order(request, messages)
-    if not may_end_with_answer and messages[-1]["role"] == "assistant":
-        _check_prefill(request, messages[-1])
+    last = messages[-1]
+    if not may_end_with_answer and last["role"] == "assistant" and not _is_paused(last):
+        _check_prefill(request, last)
     _check_pairs(messages)
+    _check_server_pairs(messages)
+
+
+def _is_paused(message: Json) -> bool:
+    """Whether an answer is one that `pause_turn` ended: it is continued as it is."""
+    blocks = list(objects(message["content"]))
+    last = str(blocks[-1].get("type")) if blocks else ""
+    answered = {block.get("tool_use_id") for block in blocks}
+    open_calls = [
+        b for b in blocks if str(b["type"]).endswith("_tool_use") and b.get("id") not in answered
+    ]
+    return bool(open_calls) or last.endswith(("_tool_use", "_tool_result"))
+
+
+def _check_server_pairs(messages: list[Json]) -> None:
+    """A call of the provider's own tool is completed in its turn, which ends with the user's
+    words; results of the caller's tools do not end it."""
+    open_calls: list[object] = []
+    for index, message in enumerate(messages):
+        blocks = list(objects(message["content"]))
+        only_results = bool(blocks) and all(b["type"] == "tool_result" for b in blocks)
+        if message["role"] != "assistant" and not only_results:
+            ids = ", ".join(map(str, open_calls))
+            need(
+                not open_calls, f"messages.{index - 1}: `server_tool_use` without its result: {ids}"
+            )
+        for block in blocks if message["role"] == "assistant" else ():
+            kind = str(block["type"])
+            if kind.endswith("_tool_use"):
+                open_calls.append(block.get("id"))
+            elif kind.endswith("_tool_result"):
+                id = block.get("tool_use_id")
+                words = (
+                    f"messages.{index}: unexpected `tool_use_id` found in `{kind}` blocks: {id}."
+                )
+                need(id in open_calls, words)
+                open_calls.remove(id)
 
 
 def _check_budget(request: Json, most: int) -> None:
