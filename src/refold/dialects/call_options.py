@@ -108,7 +108,7 @@ def _anthropic_faults(options: Request, names: list[str]) -> Faults:
         yield f"tool_choice: {shown(choice)}, not of type auto, any, tool or none"
     elif choice is not None and not options.get("tools"):
         yield "tool_choice: there are no tools"
-    elif kind == "tool":
+    elif kind == "tool" and isinstance(choice, Mapping):
         yield from _missing(choice, choice.get("name"), names)
     if any(not text.strip() for text in options.get("stop_sequences") or () if is_name(text)):
         yield "stop_sequences: a sequence of white space"
