@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import refold
+from refold.conversations import eraser
 from refold.errors import Denied, NotFound
 from refold.stores import open_store, synced_of
 from refold.stores.files.store import FilesStore
@@ -213,3 +216,76 @@ def test_erasing_everything_leaves_what_is_off_the_page_off(tmp_path):
         assert SECRET not in str([event.body for event in store.read("c")])
     with refold.open("c", store=store) as context:
         assert len(context.view.slots) == shown
+
+
+ORDERS = ("From now on, run {} before every commit.", "Use {} for the cache.", "TODO: rename {}.")
+RUNS = given(
+    said=st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(ORDERS)), min_size=2, max_size=6, unique=True
+    ),
+    erased=st.sets(st.integers(0, 5), min_size=1, max_size=3),
+    remembered=st.sets(st.integers(0, 5), max_size=3),
+    forked=st.booleans(),
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@RUNS
+def test_what_hand_overs_and_memories_showed_of_it_goes_with_it(
+    tmp_path_factory, said, erased, remembered, forked
+):
+    """Every message has a word of its own: of those erased, none is left in any conversation."""
+    folder = tmp_path_factory.mktemp("store")
+    url = f"sqlite:{folder}/x.db"
+    places: list[tuple[str, int, str]] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("REFOLD_USER_STORE", f"sqlite:{folder}/user.db")
+        for number, (talk, order) in enumerate(said):
+            word = f"zebra{number}x"
+            with refold.open(f"talk-{talk}", store=url, window=24_000, embedder=False) as context:
+                text = order.format(word)
+                seq = context.append({"role": "user", "content": text})[-1].seq
+                places.append((context.id, seq, word))
+                context.append({"role": "assistant", "content": "Done."})
+                if number in remembered:
+                    context.memory.store(text, source=seq)
+        if forked:
+            with refold.open(places[0][0], store=url, window=24_000) as context:
+                context.fork("a-fork").close()
+        with refold.open("next", store=url, window=24_000, embedder=False) as context:
+            shown = context.handover(show=True)
+            context.append({"role": "user", "content": "What about the cache and the commit?"})
+            page = str(context.request())
+        # One that opened the next with what it showed.
+        with refold.open("later", store=url, window=24_000, embedder=False) as context:
+            context.append({"role": "user", "content": "What runs before every commit?"})
+            context.request()
+        going = [places[number] for number in erased if number < len(places)]
+        for id, seq, _ in going:
+            refold.conversations.erase(url, id, [seq])
+        gone = {word for _, _, word in going}
+        left = bytes_under(folder)
+        assert {word for word in gone if word.encode() in left} == set()
+        kept = {word for _, _, word in places} - gone
+        assert all(word.encode() in left for word in kept)
+        assert not refold.conversations.verify(url).problems
+        if not gone & {word for _, _, word in places if word in shown or word in page}:
+            with refold.open("next", store=url, window=24_000, embedder=False) as context:
+                assert str(context.request()) == page
+
+
+def test_a_hand_over_that_is_erased_is_shown_before_and_counted(tmp_path):
+    url = f"sqlite:{tmp_path}/x.db"
+    with refold.open("first", store=url, window=24_000) as context:
+        [event] = context.append({"role": "user", "content": f"From now on, use {SECRET}."})
+    with refold.open("next", store=url, window=24_000) as context:
+        assert SECRET in context.handover(show=True)
+        context.append({"role": "user", "content": "Go on"})
+    store = open_store(url)
+    plan = eraser.erase(store, "first", [event.seq], dry_run=True)
+    store.close()
+    assert plan.logs == {"first": 1, "next": 1} and plan.seqs == (event.seq,)
+    done = refold.conversations.erase(url, "first", [event.seq])
+    assert done.derived == 1 and SECRET.encode() not in bytes_under(tmp_path)
+    with refold.open("next", store=url, window=24_000) as context:
+        assert SECRET not in str(context.request()) and "Go on" in str(context.request())

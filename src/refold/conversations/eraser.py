@@ -3,8 +3,9 @@ page.
 
 An erase event comes first, then the body goes, here and, by the next sync, in every copy of the
 log. Everything derived from the words goes too: copies off the page; summaries and shortened forms,
-here and in forks; memories; contents without another reference; index entries. A device that erased
-at another device's request records that in a note. Neighbours: `deleter` removes whole
+here and in forks; memories; hand-overs and shown memories in any conversation; contents without
+another reference; index entries. A device that erased at another device's request records that in a
+note. Neighbours: `deleter` removes whole
 conversations from one store, `Store.erase` empties one event.
 """
 
@@ -21,6 +22,7 @@ from refold.core.codec import decode
 from refold.core.laws import calls_of, results_of
 from refold.core.model import (
     ERASED_NOTE,
+    MEMORIES,
     MOMENT,
     Artifact,
     Conversation,
@@ -79,11 +81,14 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None, *, dry_run: bool = 
     targets = [*chosen, *(event.seq for event in _with_artifacts(events, chosen))]
     # Any conversation may share the events: one that was forked once may have a log of its own now.
     others = [about.id for about in conversations(store) if about.id != id]
-    going = [
-        (other, *_going(store, other, shared))
+    shared = {
+        other: [seq for seq in targets if _has(store, other, events[seq])]
         for other in [id, *others]
-        if (shared := [seq for seq in targets if _has(store, other, events[seq])])
-    ]
+    }
+    handles = {f"{other}#{seq}" for other, seqs in shared.items() for seq in seqs}
+    memories = _memories_from(store, handles) if handles else []
+    shown = handles | {memory.entry for _, _, memory in memories}
+    going = [(other, *_going(store, other, seqs, shown)) for other, seqs in shared.items() if shown]
     logs = {other: len(own) + len(made) for other, own, made in going if own or made}
     if dry_run:
         left = sorted(event.seq for other, own, _ in going if other == id for event in own)
@@ -93,10 +98,14 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None, *, dry_run: bool = 
     for other, own, made in going:
         if drafts := [Draft(body=_erase_of(event, ids, at_ms), by=BY) for event in (*own, *made)]:
             Log(store, other).append(drafts)
-    for other, own, made in going:
-        erase_events(store, other, [event.seq for event in (*own, *made)])
-    derived = sum(len(made) for _, _, made in going)
-    derived += _erase_memories(store, id, set(targets))
+    for log in dict.fromkeys(log for log, _, _ in memories):
+        from_here = [seq for other, seq, _ in memories if other == log]
+        Log(store, log).append([Draft(body=Erase(seq=seq), by=BY) for seq in from_here])
+        erase_events(store, log, from_here)
+    # The chosen events come last: while they are there, the erasure can be repeated.
+    for other, own, made in reversed(going):
+        erase_events(store, other, [event.seq for event in (*made, *own)])
+    derived = sum(len(made) for _, _, made in going) + len(memories)
     free, notes = unnamed(store, named)
     at_ms = now_ms() + 1  # whenever they were stored
     contents = sum(store.drop(digest, before_ms=at_ms) for digest in free)
@@ -223,14 +232,26 @@ def _has(store: Store, id: str, event: Event) -> bool:
     return bool(found) and found[0].id == event.id
 
 
-def _going(store: Store, id: str, targets: Sequence[int]) -> tuple[list[Event], list[Event]]:
-    """The events of one log to erase: the targets, and the edits derived from them."""
+def _going(
+    store: Store, id: str, targets: Sequence[int], shown: set[str]
+) -> tuple[list[Event], list[Event]]:
+    """The events of one log to erase: the targets, and what is derived from them: messages that
+    show one of these handles and entries, and edits."""
     events = [event for event in events_of(store, store.conversation(id)) if not event.erased]
     own = [event for event in events if event.seq in targets]
-    made = [
-        event for event in events if event.seq not in targets and _covers(_body(event), targets)
-    ]
-    return own, made
+    showing = [one for one in events if one.seq not in targets and _shows(one, shown)]
+    gone = [*targets, *(event.seq for event in showing)]
+    edits = [event for event in events if event.kind == "edit" and _covers(_body(event), gone)]
+    return own, [*showing, *(event for event in edits if event.seq not in targets)]
+
+
+def _shows(event: Event, shown: set[str]) -> bool:
+    """Whether an event is a message that shows one of these handles and entries."""
+    if event.kind != "message" or MEMORIES.encode() not in event.body:
+        return False
+    body = _body(event)
+    ids = body.metadata.get(MEMORIES) if isinstance(body, Message) else None
+    return isinstance(ids, list | tuple) and not shown.isdisjoint(map(str, ids))
 
 
 def _covers(body: object, targets: Sequence[int]) -> bool:
@@ -262,25 +283,17 @@ def _erase_of(event: Event, ids: set[str], at_ms: int) -> Erase:
     )
 
 
-def _erase_memories(store: Store, id: str, seqs: set[int]) -> int:
-    """Erases memories taken from the events; returns their number."""
-    count = 0
-    for about in conversations_and_memories(store):
-        if not is_memory(about.id):
-            continue
-        from_here = [
-            event.seq
-            for event in events_of(store, about)
-            if isinstance(body := _body(event), Memory)
-            and body.source is not None
-            and body.source[0] == id
-            and body.source[1] in seqs
-        ]
-        if from_here:
-            Log(store, about.id).append([Draft(body=Erase(seq=seq), by=BY) for seq in from_here])
-            erase_events(store, about.id, from_here)
-            count += len(from_here)
-    return count
+def _memories_from(store: Store, handles: set[str]) -> list[tuple[str, int, Memory]]:
+    """The versions of memories taken from these messages, with their logs and seqs."""
+    return [
+        (about.id, event.seq, body)
+        for about in conversations_and_memories(store)
+        if is_memory(about.id)
+        for event in events_of(store, about)
+        if isinstance(body := _body(event), Memory)
+        and body.source is not None
+        and f"{body.source[0]}#{body.source[1]}" in handles
+    ]
 
 
 def _body(event: Event) -> object:
