@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -127,6 +128,62 @@ NAMED: dict[str, Any] = {
     "gemini": lambda name: {"functionDeclarations": [{"name": name}, {"name": f"{name}_2"}]},
     "hosted": lambda name: {"type": "memory_20250818", "name": name},
 }
+
+
+MISPLACED: list[Any] = [
+    {"type": "tool_use", "id": "t", "name": "MARK", "input": {}},
+    {"type": "thinking", "thinking": "MARK", "signature": "s"},
+    {"type": "redacted_thinking", "data": "MARK"},
+    {"type": "image_url", "image_url": {"url": "MARK"}},
+    {"type": "image_url", "image_url": {"url": "https://MARK.org/a.png"}},
+    {"type": "image", "source": {"type": "url", "url": "a MARK"}},
+    {"type": "input_image", "image_url": "/MARK.png"},
+    {"type": "text", "text": "MARK"},
+    {"type": "refusal", "refusal": "MARK"},
+]
+BESIDE: list[dict[str, Any]] = [
+    {},
+    {
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "MARK", "arguments": ""}}
+        ]
+    },
+    {"tool_calls": [{"id": "a", "name": "MARK", "arguments": {}}]},
+    {"function_call": {"name": "MARK", "arguments": "{}"}},
+    {"name": "MARK"},
+    {"name": "MARK and <b>"},
+    {"name": "MARK" * 17},
+]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from(["user", "system", "developer", "tool"]),
+    st.lists(st.sampled_from(MISPLACED), min_size=1, max_size=3),
+    st.sampled_from(BESIDE),
+    st.sampled_from(["gpt-5", "claude-opus-5"]),
+)
+def test_a_message_is_taken_whole_or_refused(role, parts, beside, model):
+    """Every part is in the request, or the error says what is wrong and what to do."""
+    parts = json.loads(json.dumps(parts))
+    given = {"role": role, "content": parts, **json.loads(json.dumps(beside))}
+    marks = json.dumps(given).count("MARK")
+    if role == "tool":
+        marks -= given.pop("name", "").count("MARK")  # the name of the tool
+        given["tool_call_id"] = "call_1"
+    with refold.open("x", store="memory:", model=model, embedder=False) as context:
+        context.append({"role": "user", "content": "go"})
+        call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        try:
+            context.append(given)
+        except Invalid as error:
+            assert error.hint
+            assert len(context.view.slots) == 2
+            return
+        rendered = context.request(raw=True)
+        sent = json.dumps(rendered.request).count("MARK")
+        assert sent >= marks or rendered.lost
 
 
 KINDS = ["text", "image", "document", "image_url", "input_audio", "file", "input_text"]

@@ -101,7 +101,8 @@ _COMPACTS_WITHOUT = ("context_management", "stop_sequences", "output_config", "o
 
 
 def _anthropic_faults(options: Request, names: list[str]) -> Faults:
-    choice, thinking = options.get("tool_choice"), options.get("thinking")
+    choice: Any = options.get("tool_choice")
+    thinking: Any = options.get("thinking")
     kind = kind_in(choice)
     is_forced = kind in ("any", "tool")
     if choice is not None and kind not in ("auto", "any", "tool", "none"):

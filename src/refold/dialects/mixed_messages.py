@@ -109,12 +109,13 @@ class _Joined:
         if isinstance(parts, list):
             self.read(_PARTS, role, parts)
         metadata = self.wire.pop("metadata", None)
+        calls = self.wire.get("tool_calls") or self.wire.get("function_call")
+        if calls and not is_answer:
+            raise refused("the calls of a message that is not an answer", calls, "an answer")
         if call := text_in(self.wire, _ID):
             self.answer(call)
         elif is_answer:
             self.beside()
-        elif calls := self.wire.get("tool_calls") or self.wire.get("function_call"):
-            raise refused("the calls of a message that is not an answer", calls, "an answer")
         results = [block for block in self.blocks if isinstance(block, ToolResult)]
         said = [block for block in self.blocks if not (is_answer and block in results)]
         if not is_answer:
@@ -187,6 +188,11 @@ class _Joined:
     def answer(self, call: str) -> None:
         """Turns everything in the message but its results into the content of a result."""
         results = [block for block in self.blocks if isinstance(block, ToolResult)]
+        for block in self.blocks:
+            if isinstance(block, ToolCall | Thinking):
+                kind = "a tool call" if isinstance(block, ToolCall) else "thinking"
+                accepted = "text or media; only an answer has calls and thinking: this"
+                raise refused(f"{kind} in a tool's result", block, accepted)
         content = tuple(block for block in self.blocks if isinstance(block, Text | Media | Opaque))
         if content or call not in {result.call for result in results}:
             name, is_error = text_in(self.wire, "name"), self.wire.get("is_error") is True

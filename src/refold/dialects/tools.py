@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from refold import dialects
 from refold.checked import check, quoted
-from refold.core.model import Media, Message, Opaque, Text
+from refold.core.model import Media, Message, Opaque, Text, Thinking, ToolCall
+from refold.dialects.form import HOLE
 from refold.dialects.input import plain, plain_value, refused, without_marks
-from refold.dialects.wire import at, is_base64, present, report, shown_text, text_blocks
+from refold.dialects.wire import at, is_base64, is_speaker, present, report, shown_text, text_blocks
 from refold.errors import Invalid
 
 # Keys of ordinary tools. Gemini's have none of them: they list functions, or are named by a key.
@@ -193,18 +194,50 @@ def distinct(tools: list[Any] | None) -> list[Any] | None:
     return tools
 
 
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:[^\s]+")
+
+
 def check_parts(message: Message) -> None:
     """Checks a caller's words, not those of a model or a tool. Invalid for a part that could be
     sent to no provider: its own does not accept it, and it has no text for the others."""
+    if message.dialect == dialects.DEFAULT:
+        _check_fields(message)
     if message.role not in ("user", "system"):
         return
     for block in message.blocks:
+        if isinstance(block, ToolCall):
+            raise _misplaced(message, f"a call of {quoted(block.name, 60)}")
+        if isinstance(block, Thinking):
+            raise _misplaced(message, "thinking")
         if isinstance(block, Media):
             if not (block.url or block.file or is_base64(block.data)):
                 accepted = "base64, a URL or a file id"
                 raise refused(f"the content of {shown_text(block)}", block.data, accepted)
+            if block.url and not _URL.fullmatch(block.url):
+                accepted = "a URL with its scheme (https://…), or a data URL with base64,"
+                raise refused(f"the address of the {block.media}", block.url, accepted)
         elif isinstance(block, Opaque) and not shown_text(block) and not _is_sent(block, message):
             raise refused("a part of the message", block.raw, "a part with its content")
+
+
+def _check_fields(message: Message) -> None:
+    """Checks the fields of a Chat Completions message beside its content."""
+    form = at(message.form, (1,))
+    own = at(form, (HOLE, 1))  # a message that is one result
+    fields = own if isinstance(own, dict) else form
+    if not isinstance(fields, dict):
+        return
+    if message.role != "assistant" and (fields.get("tool_calls") or fields.get("function_call")):
+        raise _misplaced(message, "a call of a tool")
+    name = fields.get("name")
+    if message.role != "tool" and name is not None and not is_speaker(name):
+        accepted = "a name of at most 64 characters, without spaces and < | \\ / >,"
+        raise refused(f"the name of a {message.role} message", name, accepted)
+
+
+def _misplaced(message: Message, what: str) -> Invalid:
+    hint = "put it into an assistant message, or describe it as text"
+    return Invalid(f"a {message.role} message has {what}, which only a model makes", hint=hint)
 
 
 _TEXTS = ("text", "input_text")

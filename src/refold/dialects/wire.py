@@ -220,6 +220,9 @@ class Accepts(Struct, frozen=True, kw_only=True):
 def translated(message: Message, accepts: Accepts, lost: list[str]) -> Message:
     """Another provider's message, in blocks that this dialect can send."""
     blocks = Translation(message, accepts, lost).blocks(message.blocks)
+    speaker = at(message.form, (1, "name"))
+    if is_name(speaker) and at(message.form, (1, "role")) != "function":
+        report(lost, f"the speaker's name {quoted(speaker, 80)} is not sent to {accepts.name}")
     return Message(role=message.role, blocks=tuple(blocks))
 
 
@@ -397,6 +400,7 @@ KNOWN_PARTS = frozenset({
 })  # fmt: skip
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for every call
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_SPEAKER = re.compile(r"[^\s<|\\/>]{1,64}")
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
 
@@ -412,6 +416,11 @@ def fitting_name(name: Any, dialect: str, length_max: int, lost: list[str]) -> s
     fit = plain_id(name if isinstance(name, str) else "tool", length_max)
     report(lost, f"the tool {quoted(name, 80)} is called {fit} here: {dialect} takes no such name")
     return fit
+
+
+def is_speaker(name: Any) -> bool:
+    """Whether OpenAI accepts this as the name of a message's speaker."""
+    return isinstance(name, str) and bool(_SPEAKER.fullmatch(name))
 
 
 def argument_text(arguments: Any) -> str:

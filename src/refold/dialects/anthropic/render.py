@@ -44,6 +44,8 @@ NAME = "anthropic"
 _NAME_LENGTH_MAX = 128
 _MEDIA = ("image", "document")
 _THINKING = ("thinking", "redacted_thinking")
+# Fields of other providers' messages, which may be in a message that could be anyone's.
+_NOT_FIELDS = frozenset({"name", "audio", "annotations", "refusal", "id", "status", "phase"})
 _NOT_INSIDE = ("tool_use", "tool_result", *_THINKING)
 # Required fields of each kind of source.
 _SOURCES = {
@@ -59,6 +61,9 @@ Wire = dict[str, Any]
 
 def repaired(wire: Wire, lost: list[str]) -> Wire:
     """The message as the provider accepts it; valid content stays unchanged."""
+    for key in _NOT_FIELDS.intersection(wire):
+        del wire[key]
+        report(lost, f"{key} of a message is not sent: {NAME} has no such field")
     content = wire.get("content")
     if type(content) is list:
         blocks = present(_block(block, wire["role"], lost) for block in content)

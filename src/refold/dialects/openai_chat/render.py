@@ -10,10 +10,12 @@ reads definitions of every shape.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
+from refold.checked import quoted
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects.form import Rename, filled
 from refold.dialects.input import plain, remove_marks
@@ -35,6 +37,7 @@ from refold.dialects.wire import (
     is_fitting,
     is_gone,
     is_object_text,
+    is_speaker,
     is_text,
     media_as_note,
     object_text,
@@ -73,6 +76,8 @@ def repaired(wire: Wire, lost: list[str]) -> Wire:
     elif "tool_calls" in wire:
         wire = {key: value for key, value in wire.items() if key != "tool_calls"}
     content, role = wire.get("content"), wire["role"]
+    if wire.get("name") is not None and role != "tool" and not is_speaker(wire["name"]):
+        _fit_speaker(wire, lost)
     if type(content) is list:
         parts = present(_part(part, role, lost) for part in content)
         if parts and role == "function":
@@ -85,6 +90,18 @@ def repaired(wire: Wire, lost: list[str]) -> Wire:
     if wire.get("content") is None and not any(wire.get(key) for key in _INSTEAD):
         wire["content"] = "" if role in ("assistant", "tool") else EMPTY
     return wire
+
+
+_NOT_SPEAKER = re.compile(r"[\s<|\\/>]+")
+
+
+def _fit_speaker(wire: Wire, lost: list[str]) -> None:
+    """Replaces a speaker's name that the provider would refuse, or removes one that is not text."""
+    name = wire.pop("name")
+    fit = _NOT_SPEAKER.sub("_", name)[:64] if isinstance(name, str) else ""
+    if fit:
+        wire["name"] = fit
+    report(lost, f"the speaker {quoted(name, 80)} is called {fit or 'nothing'} here")
 
 
 def _part(part: Any, role: str, lost: list[str]) -> Wire | None:
