@@ -6,7 +6,7 @@ A `Config` is frozen. An unknown name is refused, with the nearest known one as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
@@ -154,6 +154,69 @@ class Config(
     # Different values for some models, as in `{"claude-*": {"tokens_cap": 100000}}`; if several
     # patterns match, the longest wins.
     models: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+
+
+def _freely(value: Any) -> bool:
+    return True
+
+
+# Whether a project's files, whose author may not be the user, may set this value without the user's
+# permission: every value of most settings, which shape a page and its costs, and elsewhere those
+# that keep secrets, data and instructions as safe as the default.
+PROJECT_MAY: dict[str, Callable[[Any], bool]] = {
+    "reserve_tokens": _freely,
+    "output_tokens": _freely,
+    "tokens_cap": _freely,
+    "warn_ratio": _freely,
+    "compact_ratio": _freely,
+    "critical_ratio": _freely,
+    "target_ratio": _freely,
+    "compact_every": _freely,
+    "compact_share": _freely,
+    "keep_recent": _freely,
+    "offload_tokens": _freely,
+    "ladder": _freely,  # strategies that the program has: a name imports nothing
+    "auto": _freely,
+    "messages_cap": _freely,
+    "compact_when": _freely,
+    "checkpoint_every": _freely,
+    "exclude_tools": _freely,
+    # The content of artifacts is deleted.
+    "artifacts_days": lambda days: days is None,
+    "artifacts_bytes": lambda limit: limit is None,
+    "artifacts_count": lambda limit: limit is None,
+    "tool_kinds": _freely,
+    "cache": _freely,
+    "memory_tokens": _freely,
+    "memory_extract": _freely,  # into the project's own memory, of the project's own conversations
+    # A folder in the project, or texts that go to another program.
+    "memory_embedder": lambda name: not name.startswith("bert:"),
+    "memory_vectors": lambda name: not name,
+    "memory_threshold": _freely,
+    # Acknowledged events may be lost with the power.
+    "durability": lambda when: when != "none",
+    "writer_wait_s": lambda seconds: seconds <= Config().writer_wait_s,
+    "writer_checks": _freely,
+    # Secrets are shown, exported or logged.
+    "redact": lambda where: where is True or (where and set(where) >= set(CHANNELS)),
+    "dialect": _freely,
+    "alternate_roles": _freely,
+    "force": _freely,
+    # A project's orders to the writer, which reads everything said.
+    "strategy": lambda tables: not any("instructions" in table for table in tables.values()),
+    "models": _freely,  # the settings in its tables are asked for one by one
+}
+
+
+def needing_permission(values: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    """The values of a project's table that the user has to permit, by their place in it."""
+    found: dict[tuple[str, ...], Any] = {
+        (name,): value for name, value in values.items() if not PROJECT_MAY[name](value)
+    }
+    for pattern, table in values.get(MODELS, {}).items():
+        for place, value in needing_permission(table).items():
+            found[(MODELS, pattern, *place)] = value
+    return found
 
 
 def given_values(config: Config) -> dict[str, Any]:

@@ -43,10 +43,12 @@ def test_a_channel_that_there_is_not_is_refused(value):
 
 
 def test_the_setting_is_a_list_in_a_file_and_in_the_environment(tmp_path):
-    from refold.settings.sources import loaded
+    from refold.settings.sources import allow, loaded, weakened_settings
 
     (tmp_path / "refold.toml").write_text('redact = ["summaries", "exports"]\n')
-    assert loaded(folder=tmp_path, environ={})[0].redact == ("summaries", "exports")
+    allow(weakened_settings(tmp_path), {"XDG_DATA_HOME": str(tmp_path)})
+    environ = {"XDG_DATA_HOME": str(tmp_path)}
+    assert loaded(folder=tmp_path, environ=environ)[0].redact == ("summaries", "exports")
     assert loaded(folder=tmp_path, environ={"REFOLD_REDACT": '["logs"]'})[0].redact == ("logs",)
     assert loaded(folder=tmp_path, environ={"REFOLD_REDACT": "false"})[0].redact is False
 

@@ -13,8 +13,10 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import pytest
@@ -26,7 +28,8 @@ from refold.edges.endpoints import embedder, writer
 from refold.edges.endpoints.chat import ChatEndpoint
 from refold.edges.endpoints.model_names import NamedModel
 from refold.errors import RefoldError, Unavailable
-from refold.stores import event_lines
+from refold.log import stored_logs
+from refold.stores import event_lines, version_of
 from refold.stores.contract import kit
 from refold.stores.hybrid.conversation_sync import all_conversations
 from refold.stores.remote import client
@@ -252,6 +255,57 @@ def test_a_list_whose_first_page_comes_for_ever_ends_at_the_second() -> None:
         with pytest.raises(Unavailable, match="do not ascend"):
             list(all_conversations(store))
         assert server.calls == 3
+
+
+@pytest.mark.parametrize("size", [200, 1_000])
+@pytest.mark.parametrize("walk", ["conversations", "newest", "sync", "version", "pages"])
+def test_a_list_that_ascends_for_ever_ends_with_an_error(
+    walk: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server has always one more page, which begins after the last id of the page before."""
+    monkeypatch.setattr("refold.stores.remote.store.LISTED_MAX", 40 * size)
+
+    class More(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            query = dict(parse_qsl(urlsplit(self.path).query))
+            first = int(query["after"][1:] or 0) + 1 if query.get("after") else 1
+            most = min(size, int(query["limit"]))
+            page = [{**ONE, "id": f"c{number:012}"} for number in range(first, first + most)]
+            content = msgspec.json.encode({"conversations": page})
+            self.send_response(200)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), More) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            store = far(f"http://127.0.0.1:{server.server_port}", SLACK_S)
+            walks: dict[str, Callable[[], object]] = {
+                "conversations": lambda: list(stored_logs.conversations(store)),
+                "newest": lambda: list(stored_logs.newest_first(store)),
+                "sync": lambda: list(all_conversations(store)),
+                "version": lambda: version_of(store),
+                "pages": lambda: by_hand(store),
+            }
+            with pytest.raises(Unavailable, match="does not end"):
+                walks[walk]()
+            # A new list begins from the start.
+            assert len(store.conversations(limit=size)) == size
+        finally:
+            server.shutdown()
+
+
+def by_hand(store: RemoteStore) -> int:
+    """A caller's own walk, beside which other lists begin and never go on."""
+    after = ""
+    while page := store.conversations(after=after, limit=50):
+        after = page[-1].id
+        store.conversations(limit=3)
+    return len(after)
 
 
 EVENTS = kit.sealed(None, [b"{}"] * 12)

@@ -4,7 +4,8 @@ later ones win.
 Every value keeps its origin for `refold doctor`. An unknown name in a file is refused; in the
 environment, which is shared, only a likely misspelling is. The table `writer` names the model that
 writes summaries. The author of a project's files may not be the user, so an address and a key from
-there need the user's permission (`refold allow`), and a key counts only for its own address.
+there need the user's permission (`refold allow`), and a key counts only for its own address; so do
+values that make something less safe (`config.PROJECT_MAY`).
 Limits that a proxy noted in a conversation's metadata apply to other readers too, unless the user
 has set limits. Neighbours: `config` checks values, `magenta` and `anthropic_edits` translate.
 """
@@ -27,7 +28,7 @@ import msgspec
 
 from refold import decoding
 from refold.checked import quoted, shown
-from refold.config import MODELS, Config, check_names, config_from, given_values
+from refold.config import MODELS, Config, check_names, config_from, given_values, needing_permission
 from refold.display import is_text, nearest
 from refold.errors import Denied, Invalid, Unavailable
 from refold.settings import anthropic_edits, magenta
@@ -52,7 +53,27 @@ def loaded(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[Config, dict[str, str]]:
-    """The effective configuration, and the origin of every value that is not a default."""
+    """The effective configuration, and the origin of every value that is not a default. Raises
+    Denied if the project's files make something less safe and the user has not allowed it."""
+    config, origins, weakened = _gathered(given, folder, environ)
+    if weakened and not is_allowed(weakened, os.environ if environ is None else environ):
+        reason = f"the files of {weakened.folder} set {'; '.join(weakened.lines())}"
+        hint = "if you want it: refold allow; else take it out, or set it in REFOLD_… yourself"
+        raise Denied(f"{reason}, and you did not allow it", hint=hint)
+    return config, origins
+
+
+def weakened_settings(folder: Path | None = None) -> Weakened | None:
+    """What this project's files make less safe; None if nothing."""
+    return _gathered(None, folder, None)[2]
+
+
+def _gathered(
+    given: Config | Mapping[str, Any] | None,
+    folder: Path | None,
+    environ: Mapping[str, str] | None,
+) -> tuple[Config, dict[str, str], Weakened | None]:
+    """The effective configuration, the origins of its values, and those that need permission."""
     if isinstance(given, Config):
         given = given_values(given)
     elif not isinstance(given, Mapping | None):
@@ -75,7 +96,12 @@ def loaded(
             hint = 'write [models."claude-*"] above the settings for these models'
             raise Invalid(f"{origin}: {MODELS} is not a table of tables", hint=hint)
         origins.update(dict.fromkeys(ours, origin))
-    return config_from(values), origins
+    config = config_from(values)
+    theirs = {name: values[name] for name, origin in origins.items() if origin in FILES}
+    asked = needing_permission(theirs)
+    settings = tuple((".".join(place), value) for place, value in sorted(asked.items()))
+    weakened = Weakened(folder=_name_of(folder), settings=settings) if settings else None
+    return config, origins, weakened
 
 
 def _translated(table: Table, origin: str) -> Table:
@@ -311,10 +337,7 @@ def foreign_writers(folder: Path | None = None) -> tuple[Path, dict[Path, str]]:
 
 def _is_trusted(writer: str, path: Path) -> bool:
     folders = (path, *path.parents)
-    try:
-        return any(is_allowed(trust(folder, writer), os.environ) for folder in folders)
-    except Unavailable:
-        return False  # a user without a folder for permissions has not given any
+    return any(is_allowed(trust(folder, writer), os.environ) for folder in folders)
 
 
 def trust(folder: Path, writer: str) -> Trust:
@@ -332,16 +355,31 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     key_env: str = ""
 
 
-def is_allowed(request: Request | Trust, environ: Mapping[str, str]) -> bool:
-    """Whether the user allowed exactly this request."""
-    path, content = _answer_file(request, environ)
+class Weakened(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings in a folder's files that make something less safe, by their place."""
+
+    folder: str
+    settings: tuple[tuple[str, Any], ...]
+
+    def lines(self) -> list[str]:
+        """The settings as a person reads them."""
+        return [f"{name} = {quoted(value, 80)}" for name, value in self.settings]
+
+
+def _name_of(folder: Path | None) -> str:
+    return os.fsencode((folder or Path.cwd()).resolve()).decode("utf-8", "backslashreplace")
+
+
+def is_allowed(request: Request | Trust | Weakened, environ: Mapping[str, str]) -> bool:
+    """Whether the user allowed exactly this request. Without a folder for answers, nothing is."""
     try:
+        path, content = _answer_file(request, environ)
         return disk.read_own(str(path)) == content
-    except OSError:
+    except (OSError, Unavailable):
         return False
 
 
-def allow(request: Request | Trust, environ: Mapping[str, str]) -> None:
+def allow(request: Request | Trust | Weakened, environ: Mapping[str, str]) -> None:
     """Stores the user's permission, in a file that only the user can read."""
     path, content = _answer_file(request, environ)
     try:
@@ -354,7 +392,7 @@ def allow(request: Request | Trust, environ: Mapping[str, str]) -> None:
         raise _unwritable(path, error) from error
 
 
-def revoke(request: Request | Trust, environ: Mapping[str, str]) -> None:
+def revoke(request: Request | Trust | Weakened, environ: Mapping[str, str]) -> None:
     """Deletes the user's permission."""
     path, _ = _answer_file(request, environ)
     try:
@@ -368,7 +406,9 @@ def _unwritable(path: Path, error: OSError) -> Unavailable:
     return Unavailable(f"{path.parent} cannot be written: {error.strerror}", hint=hint)
 
 
-def _answer_file(request: Request | Trust, environ: Mapping[str, str]) -> tuple[Path, bytes]:
+def _answer_file(
+    request: Request | Trust | Weakened, environ: Mapping[str, str]
+) -> tuple[Path, bytes]:
     """The file of the user's answer to a request, and its content."""
     content = msgspec.json.encode(request) + b"\n"
     digest = hashlib.sha256(content).hexdigest()
@@ -467,8 +507,7 @@ def requested(
     if "url" in own or not theirs.get("url"):
         return None
     settings = _checked({**theirs, **own})
-    here = os.fsencode((folder or Path.cwd()).resolve()).decode("utf-8", "backslashreplace")
-    return Request(folder=here, url=settings.url, key_env=settings.key_env)
+    return Request(folder=_name_of(folder), url=settings.url, key_env=settings.key_env)
 
 
 def _check_key_domain(url: str, key_env: str) -> None:

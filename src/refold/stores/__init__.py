@@ -91,10 +91,11 @@ def version_of(store: Store) -> object:
     known = changing(store)
     if known is not None:
         return known.version()
-    found: list[tuple[str, int, bytes]] = []
-    while page := store.conversations(after=found[-1][0] if found else "", limit=1_000):
-        found += ((about.id, about.head, about.chain) for about in page)
-    return hash(tuple(found))
+    version, after = 0, ""
+    while page := store.conversations(after=after, limit=1_000):
+        version = hash((version, *((about.id, about.head, about.chain) for about in page)))
+        after = page[-1].id
+    return version
 
 
 def hints_of(store: Store, direct: str = "") -> Hints | None:

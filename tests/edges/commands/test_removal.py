@@ -218,15 +218,62 @@ def test_a_conversation_that_took_the_id_of_the_one_shown_stays(
     status = outcome([*call, "--store", url])
     with closing(open_store(url, read_only=True)) as store:
         there = {about.id: is_erased(store, about.id) for about in store.conversations()}
-    if meanwhile == "is another":
+    if meanwhile == "is another" or (meanwhile == "grows" and call[0] == "delete"):
         assert status != 0 and there == {ONE: False, OTHER: False}
-        assert "made again while the question was open" in capsys.readouterr().err
+        assert "changed while you were asked" in capsys.readouterr().err
     elif meanwhile == "goes":
         assert ONE not in there and there[OTHER] is False
     else:
         assert status == 0
-        is_gone = there.get(ONE, True)
-        assert is_gone == (meanwhile == "nothing" or call[0] == "delete")
+        assert there.get(ONE, True) == (meanwhile == "nothing")
+
+
+CHANGES = {
+    "nothing": lambda memory, id: None,
+    "another entry": lambda memory, id: memory.store("Ida likes coffee"),
+    "other words": lambda memory, id: memory.update(id, content="The port is 6433"),
+    "the same words": lambda memory, id: memory.update(id, content="The port is 6432 "),
+    "a tag": lambda memory, id: memory.update(id, tags=["net"]),
+    "a merge": lambda memory, id: memory.store("The port is 6432", tags=["net"]),
+    "it is gone": lambda memory, id: memory.forget(id),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("call", [("forget",), ("forget", "--tag", "infra"), ("inbox", "--reject")])
+def test_an_entry_that_changed_while_it_was_asked_for_stays(
+    call: tuple[str, ...],
+    change: str,
+    template: Path,
+    tmp_path: Path,
+    terminals: list[Terminal],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = f"sqlite:{shutil.copytree(template, tmp_path / 'case')}/x.db"
+    is_inbox = call[0] == "inbox"
+    if is_inbox and change in ("other words", "the same words", "a tag", "a merge"):
+        return  # a pending entry changes only when it is decided
+    with refold.open_memory(store=url) as memory:
+        entry = memory.inbox()[0] if is_inbox else memory.list(tags=["infra"])[0]
+    confirm = Session.confirm
+
+    def asked(session: Session, question: str, yes: bool) -> None:
+        confirm(session, question, yes)
+        with refold.open_memory(store=url) as memory:
+            CHANGES[change](memory, entry.id)
+
+    monkeypatch.setattr(Session, "confirm", asked)
+    terminals[0].type("y\n")
+    before = held(url)
+    status = outcome(["memory", *call, *([] if "--tag" in call else [entry.id]), "--store", url])
+    if change in ("nothing", "another entry"):
+        assert status == 0 and entry.id not in held(url)[2]
+    elif change == "it is gone":
+        assert held(url) != before
+    else:
+        assert status != 0 and entry.id in held(url)[2]
+        assert "changed while you were asked" in capsys.readouterr().err
 
 
 def test_every_command_that_removes_for_good_shows_it_first_on_request() -> None:

@@ -261,6 +261,7 @@ def test_the_command_redacts_an_export_for_reading_unless_secrets_are_asked_for(
     assert all(secret in whole for secret in (GITHUB, AWS, PASSWORD))
     assert GITHUB not in run("export", "leaky", "-", "--format", "markdown").stdout
     (tmp_path / "refold.toml").write_text('redact = ["summaries", "logs"]\n')
+    assert run("allow").exit_code == 0
     assert GITHUB in run("export", "leaky", "-", "--format", "markdown").stdout
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -398,6 +399,8 @@ def forget(
             stores=also_in,
             dry_run=True,
         )
+        for one in done.entries:
+            session.note_shown(one, partial(_versions, memory, one))
         items = tuple(_removable(memory, one) for one in done.entries)
         if items and not dry_run:
             items = session.confirm_removal(items, f"Forget {named} for good?", yes)
@@ -406,11 +409,17 @@ def forget(
     return Gone(forgotten=done, items=items, dry_run=dry_run)
 
 
-def _removable(memory: SemanticMemory, id: str) -> Removable:
-    """An entry as it is shown before it goes; only the id of a rejected or reverted one."""
-    versions = [one for one in memory.inbox() if one.id == id]
+def _versions(memory: SemanticMemory, id: str) -> list[MemoryEntry]:
+    """What is shown of an entry before it goes; nothing of a rejected or reverted one."""
+    waiting = [one for one in memory.inbox() if one.id == id]
     with suppress(NotFound):
-        versions = versions or [one for one in memory.history(id) if one.id == id]
+        return waiting or [one for one in memory.history(id) if one.id == id]
+    return []
+
+
+def _removable(memory: SemanticMemory, id: str) -> Removable:
+    """An entry as it is shown before it goes."""
+    versions = _versions(memory, id)
     content = versions[-1].content if versions else ""
     at_ms = versions[-1].updated_ms if versions else now_ms()
     size = len(content)
@@ -556,6 +565,8 @@ def inbox(
         raise Invalid("--dry-run shows what --reject would drop", hint="leave out --accept")
     with memory_of(session, project, scope) as memory:
         rejected = _pending_ids(memory, reject)
+        for id in rejected:
+            session.note_shown(id, partial(_versions, memory, id))
         items = tuple(_removable(memory, id) for id in rejected)
         if items and not dry_run:
             for typed, id in zip(reject, rejected) if ALL not in reject else ():

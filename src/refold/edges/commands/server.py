@@ -197,13 +197,15 @@ def login(
 
 class Allowed(Result, frozen=True, kw_only=True):
     """The address and key named in the files of a folder, and whether they are allowed now. `url`
-    is empty if there are none. `trusted` says who else can write what in the folder."""
+    is empty if there are none. `trusted` says who else can write what in the folder, `settings`
+    what its files make less safe."""
 
     folder: str
     url: str = ""
     key_env: str = ""
     allowed: bool
     trusted: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
     def show(self, screen: Screen) -> None:
         verb = "may" if self.allowed else "may no longer"
@@ -211,17 +213,19 @@ class Allowed(Result, frozen=True, kw_only=True):
             screen.line(visible(f"{reason}."))
         if self.trusted:
             screen.line(visible(f"refold {verb} use the store and files in {self.folder}."))
-        elif not self.url:
+        elif not self.url and not self.settings:
             screen.line(f"The files of {self.folder} name nothing that has to be allowed.")
         if self.url:
             key = f"with the key in {self.key_env}" if self.key_env else "without a key of its own"
             screen.line(f"The files of {self.folder} {verb} send texts to {self.url}, {key}.")
+        for line in self.settings:
+            screen.line(visible(f"The files of {self.folder} {verb} set {line}."))
 
 
 @command(
     "allow",
-    details="Also trusts other users who can write in this project. A changed "
-    "address or key, or another user, has to be allowed again.",
+    details="Also settings that make something less safe, such as redact = false, and other users "
+    "who can write in this project. What changes later has to be allowed again.",
     on="nothing",
 )
 def allow(
@@ -235,17 +239,21 @@ def allow(
     is_new = not all(sources.is_allowed(one, os.environ) for one in trusts)
     # Files of a folder can be read once it is trusted. What they ask for is another question.
     request = None if is_new else requested()
+    weakened = None if is_new else sources.weakened_settings()
     change = sources.revoke if revoke else sources.allow
     for one in trusts:
         change(one, os.environ)
     if request:
         change(request, os.environ)
+    if weakened:
+        change(weakened, os.environ)
     return Allowed(
         folder=request.folder if request else str(top) if trusts else os.getcwd(),
         url=redacted(request.url) if request else "",
         key_env=request.key_env if request else "",
-        allowed=not revoke and bool(request or trusts),
+        allowed=not revoke and bool(request or trusts or weakened),
         trusted=reasons,
+        settings=tuple(weakened.lines()) if weakened else (),
     )
 
 

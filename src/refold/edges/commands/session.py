@@ -13,9 +13,9 @@ import hashlib
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -65,7 +65,8 @@ class Session:
         self._stores: list[Store] = []
         self._found: dict[str, str] = {}  # ids by typed name
         self._unprinted: list[str] = []
-        self._beginnings: dict[str, bytes] = {}  # of the conversations shown before they go
+        # What was shown before it goes: its state then, and the function that reads it.
+        self._shown: dict[str, tuple[object, Callable[[], object]]] = {}
         self._held: Context | None = None
         self.has_writer = False
 
@@ -355,25 +356,34 @@ class Session:
         from refold.conversations.listing import meta_of, title_of
 
         about = self.store.conversation(id)
-        self._beginnings[id] = self._beginning(id)
+        # A part of a conversation goes as far as it was shown, whatever came after it.
+        self.note_shown(id, partial(self._state, id, is_whole=events is None))
         title = title_of(self.store, id, meta_of(self.store, about).title or "")
         size = about.head if events is None else events
         return Removable(id=id, title=title, at_ms=about.updated_ms, size=size, unit="event")
 
-    def _beginning(self, id: str) -> bytes:
-        """What tells a conversation from a later one of its id: the seal of its first event."""
+    def note_shown(self, id: str, state: Callable[[], object]) -> None:
+        """Keeps the state of what is shown before it goes. An empty state may go."""
+        self._shown[id] = state(), state
+
+    def _state(self, id: str, *, is_whole: bool) -> object:
+        """What tells a conversation from a later one of its id, and with `is_whole` from a longer
+        one: the seals of its events. None if it is gone."""
         try:
+            about = self.store.conversation(id)
             first = self.store.read(id, limit=1)
         except Corrupt:
-            return b""  # damage may be the reason why it goes
-        return first[0].chain if first else b""
+            return None  # damage may be the reason why it goes
+        except NotFound:
+            return None
+        return first[0].chain if first else b"", (about.head, about.chain) if is_whole else ()
 
     def confirm_removal(
         self, items: Sequence[Removable], question: str, yes: bool
     ) -> tuple[Removable, ...]:
         """Shows everything that will be removed for good, and asks. Returns what the result of the
-        command has to show, because nobody was asked. Conflict if a conversation that was shown is
-        another one when the answer comes."""
+        command has to show, because nobody was asked. Conflict if something is not as it was shown
+        when the answer comes."""
         if yes or self.screen is None or not self.screen.can_ask:
             self.confirm(question, yes)
             return tuple(items)
@@ -381,12 +391,11 @@ class Session:
         show_removable(items, self.screen)
         self.confirm(question, yes)
         for item in items:
-            if (
-                item.id in self._beginnings
-                and self._beginning(item.id) != self._beginnings[item.id]
-            ):
-                reason = f"{item.id} was deleted and made again while the question was open"
-                raise Conflict(reason, hint="nothing was removed; look at it, and name it again")
+            shown, state = self._shown.get(item.id, (None, lambda: None))
+            now = state()
+            if now and now != shown:
+                reason = f"{item.id} changed while you were asked"
+                raise Conflict(reason, hint="nothing was removed; look at it again")
         return ()
 
     def ask(self, question: str) -> bool:

@@ -2,15 +2,16 @@
 
 An append that returned is durable on the server, so `flush` has nothing to do. The server compares
 and appends under the lock of the conversation, and an append may be repeated: the chain of an event
-identifies it. Contents are hashed on both sides. Derived files (a search index) are in the user's
-cache folder, in a folder for this server. Neighbours: `client` calls, `edges.server` has the
-routes.
+identifies it. A list is bounded over all its pages. Contents are hashed on both sides. Derived
+files (a search index) are in the user's cache folder, in a folder for this server. Neighbours:
+`client` calls, `edges.server` has the routes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import inf
@@ -26,7 +27,7 @@ from refold.core.ids import (
     digest_checked,
 )
 from refold.core.model import Conversation, Event
-from refold.errors import Corrupt, Invalid, NotFound
+from refold.errors import Corrupt, Invalid, NotFound, Unavailable
 from refold.stores import checks, event_lines
 from refold.stores.protocol import Listening, Recovery, Salvage
 from refold.stores.remote.client import ANSWER_BYTES_MAX, DEADLINE_S, Client, Seq, place_checked
@@ -35,6 +36,9 @@ EVENTS_MAX = 1_000  # in one answer
 BATCH_MAX = 10_000  # in one append
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 LIST_MAX = 1_000
+LISTED_MAX = 100_000  # conversations in all pages of one list
+LISTED_S_MAX = 300.0  # for all of its answers
+LISTS_MAX = 16  # lists under way at a time; beyond, the oldest is listed from the start
 
 
 Moment = Annotated[int, Meta(ge=0, le=(1 << 53))]
@@ -83,6 +87,8 @@ class RemoteStore:
         self.url = place_checked(url)
         self.client = Client(self.url, deadline_s=deadline_s)
         self._closed = False
+        # By the id that the next page begins after: the conversations listed so far, and the time.
+        self._lists: dict[str, tuple[int, float]] = {}
 
     # --- logs ---
 
@@ -92,10 +98,21 @@ class RemoteStore:
             return []
         most = min(limit, LIST_MAX)
         query = {"after": after, "limit": most}
+        listed, taken_s = self._lists.pop(after, (0, 0.0))
+        began_s = time.monotonic()
         page = self.client.value(Listed, "GET", "conversations", query=query).conversations
         ids = [after, *(one.id for one in page)]
         if len(page) > most or any(before >= id for before, id in pairwise(ids)):
             raise self.client.not_understood(f"{len(page)} conversations that do not ascend")
+        listed, taken_s = listed + len(page), taken_s + time.monotonic() - began_s
+        if listed > LISTED_MAX or taken_s > LISTED_S_MAX:
+            problem = f"the list of {self.url} does not end: {listed:,} conversations so far"
+            hint = f"the limits are {LISTED_MAX:,} and {LISTED_S_MAX:.0f} s; name a conversation"
+            raise Unavailable(problem, hint=hint)
+        if page:
+            self._lists[page[-1].id] = listed, taken_s
+            if len(self._lists) > LISTS_MAX:
+                del self._lists[next(iter(self._lists))]
         return list(map(self._conversation, page))
 
     def head(self, conversation: str) -> int | None:
