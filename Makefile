@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 
 help:
-	@echo "make demo       run the main job: an agent session in a small window, with and without refold"
+	@echo "make demo       play one agent session in a small window, with and without refold"
 	@echo "make test       format, lint, strict types, every test that needs no other program"
 	@echo "make test-real  tests against real packages and servers, each in an environment of its own"
 	@echo "make soak       the long runs: kill tests, power cuts, large property tests"

@@ -18,6 +18,7 @@ from refold.config import Config
 from refold.core.codec import check, from_line, to_line
 from refold.edges.commands import COMMANDS
 from refold.log.notices import NAMES
+from refold.tokens.models import table
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -212,3 +213,19 @@ def test_the_readme_begins_with_its_two_commands():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     indented = re.findall(r"^ {4}(make \S+)", text, re.MULTILINE)
     assert indented == ["make demo", "make test"]
+
+
+def test_the_models_that_bind_their_thinking_are_named():
+    """The guide for providers lists them, so that nobody has to try."""
+    page = (ROOT / "docs" / "guides" / "providers.md").read_text(encoding="utf-8")
+    [said] = re.findall(r"These models bind thinking.*?dated names", page, re.DOTALL)
+    bound = [name for name, model in table().models.items() if model.thinking_bound]
+    assert sorted(set(re.findall(r"`(claude-[\w-]+)`", said))) == sorted(bound)
+
+
+@pytest.mark.parametrize("page", ["my-agent.md", "start.md", "my-team.md"])
+def test_each_reader_has_a_first_page_that_the_readme_names(page):
+    assert f"(docs/{page})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for name in re.findall(r"^ {4}refold ((?:token |sync )?[a-z]+)", text, re.MULTILINE):
+        assert any(one in COMMANDS for one in (name, name.split()[0])), name

@@ -51,11 +51,6 @@ ALLOWED = {
     ("edges/proxy/supervisor.py", "subprocess.Popen"): "the agent that the user asked for",
     ("edges/chat/tools.py", "subprocess.Popen"): "a command that the user allowed in a chat",
     (
-        "edges/demo/script.py",
-        "subprocess.run",
-    ): "the commands of the demo, in its own scratch folder",
-    ("edges/demo/script.py", "sys.executable"): "the demo's tests, in its own scratch folder",
-    (
         "edges/host_config.py",
         "sys.executable",
     ): "the folder of the program refold; nothing is started",

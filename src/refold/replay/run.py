@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.core.model import Usage
 from refold.dialects import dialect
+from refold.engine.context import Context
 from refold.errors import OverBudget
 from refold.replay.needs import (
     History,
@@ -117,12 +118,14 @@ class Replayed(Struct, frozen=True, kw_only=True):
 class Kept(Struct):
     """Every prompt of every policy. Each message's text is stored once; a page is the number of
     messages that it shares with the page before, and the runs of messages after them (the first,
-    and a count). `log` has the session's own messages, `seen` their number before each turn."""
+    and a count). `log` has the session's own messages, `seen` their number before each turn,
+    `context` is refold's conversation at the end."""
 
     texts: dict[str, int] = field(default_factory=dict)
     pages: dict[str, list[tuple[int, list[tuple[int, int]]]]] = field(default_factory=dict)
     log: list[int] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
+    context: Context | None = None
 
     def number(self, text: str) -> int:
         return self.texts.setdefault(text, len(self.texts))
@@ -144,6 +147,7 @@ def runs_of(numbers: list[int]) -> list[tuple[int, int]]:
     return runs
 
 
+Rivals = Mapping[str, Callable[[], Everything]]  # other policies by name
 Settings = Callable[[int], dict[str, Any]]  # refold's settings in a window
 
 
@@ -362,9 +366,11 @@ def replay(
     progress: Callable[[int, int], Any] | None = None,
     kept: Kept | None = None,
     settings: Settings | None = None,
+    rivals: Rivals = BASELINES,
 ) -> Replayed:
-    """Plays the session through all policies. Every prompt is stored in `kept`, if it is given."""
-    return _played(messages, (window,), model, progress, kept, settings, BASELINES)[0]
+    """Plays the session through refold and its rivals. Every prompt is stored in `kept`, if it is
+    given."""
+    return _played(messages, (window,), model, progress, kept, settings, rivals)[0]
 
 
 def replay_windows(
@@ -386,7 +392,7 @@ def _played(
     progress: Callable[[int, int], Any] | None,
     kept: Kept | None,
     settings: Settings | None,
-    rivals: Mapping[str, type[Everything]],
+    rivals: Rivals,
 ) -> list[Replayed]:
     scale = scale_of(messages)
     player = _Player(with_front(messages, scale), windows, model, kept, scale, settings, rivals)
@@ -409,7 +415,7 @@ class _Player:
         kept: Kept | None,
         scale: Scale,
         settings: Settings | None,
-        rivals: Mapping[str, type[Everything]],
+        rivals: Rivals,
     ) -> None:
         said = [message for message in messages if not message.get(SUMMARY)]
         self.messages, self.model, self.kept, self.scale = messages, model, kept, scale
@@ -474,6 +480,8 @@ class _Player:
     def replayed(self, window: int, blank: int) -> Replayed:
         """The result in one window; `blank` messages are not the session's."""
         ours, scale = self.ours[window], self.scale
+        if self.kept is not None:
+            self.kept.context = ours.context
         sent = next(run.sent for name in (AGENT, ALL) for run in self.runs if run.name == name)
         runs = [run for run in self.runs if run.policy is ours or run.name != OURS]
         return Replayed(

@@ -175,7 +175,6 @@ PLACES = {
     "edges/chat/input.py",  # escapes the question
     "edges/chat/prompt.py",  # escapes the question and the toolbar
     "edges/chat/terminal.py",  # asks whether it is a terminal
-    "edges/demo/screen.py",  # rich, with texts that are `clean`
     "edges/hooks/__init__.py",  # JSON for the agent
     "edges/mcp/server.py",  # `prompt` is a decorator of the protocol
     "edges/server/connection.py",  # `_VisibleLines`

@@ -216,10 +216,10 @@ def _show_one(played: Played, replayed: Replayed, screen: Screen) -> None:
         change = f"{receipt.tokens_before:,} -> {number(receipt.tokens_after, 'token')}"
         screen.line(("dim", f"turn {receipt.turn}: {receipt.strategy}, {change}"))
     for outcome in replayed.outcomes:
-        _show_lost(outcome, screen)
+        show_lost(outcome, screen)
 
 
-def _show_lost(outcome: Outcome, screen: Screen) -> None:
+def show_lost(outcome: Outcome, screen: Screen) -> None:
     if not outcome.lost:
         return
     screen.line(("bold", f"{outcome.policy} lost:"))
@@ -388,10 +388,12 @@ DETAILS = Meta(description="Also other policies, what each lost, and refold's re
 
 
 @command("demo", on="nothing")
-def demo(session: Session, *, window: Window | None = None) -> Result:
-    from refold.edges.demo.story import play
+def demo(
+    session: Session, *, window: Window | None = None, details: Annotated[bool, DETAILS] = False
+) -> Result:
+    from refold.edges.demo.comparison import compared
 
-    return play(session, window=window)
+    return compared(session, window=window, details=details)
 
 
 @command(

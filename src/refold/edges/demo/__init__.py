@@ -1,7 +1,4 @@
-"""The main job, live: one scripted agent, the same tool stream to a sliding window and to refold.
+"""A scripted agent's session, played through the usual strategies and through refold.
 
-`script` has the scratch copy, its tools and the agent's turns, `sides` the ways to send a
-conversation and their cost, `questions` the search for answers at the end, `proofs` three promises,
-`story` the run itself, `report` its figures and tables, `screen` the display. There is no key, no
-network and no recorded text: every figure is measured in the run.
+`session` makes the messages, `comparison` plays and asks; measured and billed by `refold.replay`.
 """
