@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import refold
 
 ROOT = Path(refold.__file__).parent
@@ -140,6 +142,80 @@ def test_importing_refold_loads_nothing_heavy():
     code = "import sys, refold; print([m for m in ('apsw', 'httpx', 'rich', 'click', 'msgspec') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# What a process starts with, and what it must not load for that: a module that is needed later is
+# imported by the call that needs it.
+OPENING = "import tempfile, refold; refold.open('x', store=f'sqlite:{tempfile.mkdtemp()}/x.db')"
+LISTING = (
+    "import tempfile; from refold.edges.cli.app import outcome;"
+    "outcome(['list', '--store', f'sqlite:{tempfile.mkdtemp()}/x.db'])"
+)
+LATER = {
+    OPENING: (
+        "refold.memory",
+        "refold.ledger.ledger",
+        "refold.strategies.gist",
+        "refold.strategies.hide",
+        "refold.compaction.planning",
+        "refold.artifacts.grep",
+        "refold.artifacts.cleanup",
+        "refold.dialects.anthropic",
+        "refold.dialects.gemini",
+        "refold.search.database",
+        "importlib.resources",
+        "subprocess",
+    ),
+    LISTING: (
+        "refold.engine",
+        "refold.memory",
+        "refold.search",
+        "refold.ledger",
+        "refold.strategies",
+        "refold.artifacts",
+        "refold.compaction",
+        "refold.dialects.openai_chat",
+        "importlib.resources",
+        "rich",
+        "traceback",
+    ),
+}
+MODULES_MAX = {OPENING: 130, LISTING: 90}
+
+
+@pytest.mark.parametrize("start", LATER, ids=("open", "list"))
+def test_a_start_loads_nothing_that_is_needed_later(start):
+    loaded = set(started(start, "print(*sys.modules)").split())
+    named = {one for one in loaded for late in LATER[start] if f"{one}.".startswith(f"{late}.")}
+    assert named == set()
+    assert len([one for one in loaded if one.startswith("refold")]) <= MODULES_MAX[start]
+
+
+@pytest.mark.parametrize("start", LATER, ids=("open", "list"))
+def test_a_start_compiles_no_pattern_while_it_imports(start):
+    """Outside the dialects and strategies, whose few are cheap."""
+    watch = (
+        "import re._compiler, sys; first, found = re._compiler.compile, []\n"
+        "def compiled(pattern, flags=0):\n"
+        "    frame = sys._getframe(1)\n"
+        "    while frame.f_code.co_filename.endswith(('/re/__init__.py', '/patterns.py')):\n"
+        "        frame = frame.f_back\n"
+        "    if frame.f_code.co_name == '<module>':\n"
+        "        found.append(frame.f_globals['__name__'])\n"
+        "    return first(pattern, flags)\n"
+        "re._compiler.compile = compiled\n"
+    )
+    names = started(watch + start, "print(*found)").split()
+    ours = [name for name in names if name.startswith("refold")]
+    assert not [name for name in ours if room(name) not in ("dialects", "strategies", "edges")]
+    assert len(ours) <= 20
+
+
+def started(code: str, then: str) -> str:
+    """The last line that a new process prints."""
+    code = f"import sys\n{code}\n{then}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1] if done.stdout.strip() else ""
 
 
 def imported_at_once(tree: ast.Module) -> Iterator[str]:

@@ -9,6 +9,7 @@ they are read. Neighbours: `Context`, its rooms, and the functions of `refold`,
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 import types
@@ -21,6 +22,7 @@ from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Unpack
 
 from refold.display import plain_text, suggestion
 from refold.errors import Invalid
+from refold.patterns import regex
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +36,7 @@ _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 # Types whose values need no check: a number has a bound, and a string of another class is
 # converted.
 _USUAL: tuple[type, ...] = (str, bool, type(None))
-_UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})", re.I)
+_UUID = regex(r"[0-9a-f]{8}-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})", re.I)
 CANDIDATES_SHOWN = 10
 _ANY: tuple[type, ...] = (str,)  # for an argument without a type, which accepts all other values
 
@@ -207,32 +209,27 @@ def _filters(parameters: Sequence[Parameter], hints: Mapping[str, Any]) -> dict[
 
 
 def _hint(annotation: Any, owner: Any) -> Any:
-    """The type of an annotation in a function or class. A type that the module imports only for
-    type checkers is unknown here and counts as `Any`."""
+    """The type of an annotation in a function or class."""
     text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
     if text is Parameter.empty:
         return Any
     if not isinstance(text, str):
         return annotation
     module = sys.modules[owner.__module__]
-    try:
-        return eval(text, vars(module), _Names(module))  # our own source
-    except NameError:
-        return Any
+    return eval(text, vars(module), _Names(module))  # our own source
 
 
 class _Names(dict[str, Any]):
-    """The names of a module, including those that it imports lazily."""
+    """The names of a module, including those that it imports lazily. A type that it imports only
+    for type checkers is unknown here and counts as `Any`."""
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__()
         self._module = module
 
     def __missing__(self, name: str) -> Any:
-        try:
-            return getattr(self._module, name)
-        except AttributeError:
-            raise KeyError(name) from None
+        found = getattr(self._module, name, None)
+        return found if found is not None else getattr(builtins, name, Any)
 
 
 # --- the type of a value ---

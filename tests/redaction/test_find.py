@@ -7,6 +7,8 @@ import hashlib
 import random
 import re
 import string
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.redaction import redacted, secrets_in
-from refold.redaction.rules import SHAPES, any_of
+from refold.redaction.rules import SHAPES, any_of, by_shape
 from tests.redaction.secret_kinds import (
     AWS,
     BASE64,
@@ -325,3 +327,34 @@ SOME_WORDS = st.lists(st.text("ab.(|*\\é", min_size=1, max_size=4), min_size=1,
 @given(SOME_WORDS, st.text("ab.(|*\\é", max_size=12))
 def test_one_pattern_finds_any_of_many_words(words, text):
     assert bool(re.search(any_of(words), text)) == any(word in text for word in words)
+
+
+# --- what a search compiles ---
+
+
+@given(
+    st.lists(
+        st.sampled_from(SECRETS + [example for _, example in EXAMPLES])
+        | st.text(alphabet=WORD + "_-.:=@/ \n~$", max_size=60),
+        max_size=8,
+    ),
+    st.sampled_from(["", " ", "\n", '"', "="]),
+)
+def test_trying_only_the_shapes_whose_anchor_occurs_finds_what_all_of_them_find(parts, between):
+    """Y-54"""
+    text = between.join(parts)
+    assert [*by_shape(text, text.lower())] == [
+        hit for shape in SHAPES for hit in shape.found_in(text)
+    ]
+
+
+def test_a_text_without_secrets_compiles_no_pattern_of_one():
+    """Y-54"""
+    code = (
+        "from refold.redaction import redacted; from refold.redaction.rules import SHAPES;"
+        "text = 'def login(user, number): return check(user, number) # see src/app/login_view.py\\n';"
+        "assert redacted(text * 50) == text * 50;"
+        "print([shape.kind for shape in SHAPES if 'search' in vars(shape.pattern)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['Discord token']"  # its anchor is a dot

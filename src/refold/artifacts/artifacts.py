@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.artifacts import cleanup, select
-from refold.artifacts.grep import WAIT_S, Grepped, check, matching_lines
 from refold.artifacts.intake import store_content, type_named
 from refold.artifacts.listing import ArtifactIndex, StoredArtifact, is_in_log, query_id
-from refold.artifacts.select import Selected
 from refold.artifacts.tool_output import BYTES, FORM, JSON, as_content, value_of
 from refold.checked import checked, quoted
 from refold.config import Config
@@ -39,7 +36,13 @@ from refold.log.unfold import (
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 
+if TYPE_CHECKING:
+    from refold.artifacts.cleanup import Cleanup, CleanupItem
+    from refold.artifacts.grep import Grepped
+    from refold.artifacts.select import Selected
+
 DAY_S = 24 * 60 * 60
+GREP_WAIT_S = 5.0
 PREFIX = "artifact://"
 
 
@@ -101,13 +104,15 @@ class Artifacts:
         score_min: float = 0.0,
         tokens_max: int | None = None,
         among: Sequence[StoredArtifact] | None = None,
-        judge: select.Judge | None = None,
+        judge: Callable[[str, Sequence[Selected]], Sequence[str]] | None = None,
         embedder: Embedder | str | bool | None = None,
     ) -> Sequence[Selected]:
         """The artifacts that a query needs, best first, each with its score and the reason. If none
         matches, returns the newest that fit. `judge` may be a model: it gets the best candidates
         and returns the relevant ones. `embedder`, as for `search`, also finds artifacts of similar
         meaning."""
+        from refold.artifacts import select
+
         bounds = select.Bounds(limit=limit, score_min=score_min, tokens_max=tokens_max)
         candidates = self.list() if among is None else among
         contents = self._reader.sources
@@ -170,11 +175,13 @@ class Artifacts:
         regex: bool = False,
         ignore_case: bool = False,
         limit: int = 50,
-        wait_s: float = WAIT_S,
+        wait_s: float = GREP_WAIT_S,
     ) -> Sequence[Matches]:
         """The matching lines of one artifact (or message, or span), or of all, newest first.
         `limit` and `wait_s` apply to the whole search; a regular expression that takes longer is
         stopped."""
+        from refold.artifacts.grep import Grepped, check, matching_lines
+
         check(pattern, regex=regex, most=limit, wait_s=wait_s)
         found: list[Matches] = []
         deadline = time.monotonic() + wait_s
@@ -207,10 +214,12 @@ class Artifacts:
         keep_bytes: int | None = None,
         keep_count: int | None = None,
         dry_run: bool = False,
-    ) -> cleanup.Cleanup:
+    ) -> Cleanup:
         """Removes the oldest artifacts of this conversation until it is within these bounds, but
         never one that is on a page, belongs to another conversation, was stored by the user, or is
         new. Returns the removed and the kept ones, with the reasons."""
+        from refold.artifacts import cleanup
+
         quota = cleanup.Quota(
             older_than_s=older_than_s, keep_bytes=keep_bytes, keep_count=keep_count
         )
@@ -229,12 +238,14 @@ class Artifacts:
             return done
 
     @checked
-    def remove(self, handle: str) -> cleanup.CleanupItem:
+    def remove(self, handle: str) -> CleanupItem:
         """Removes one artifact from this conversation, and its bytes unless another conversation
         has it. The log keeps its description. NotFound if it does not exist or was removed
         before."""
         with self._open.guard:
             self._open.check_open()
+        from refold.artifacts import cleanup
+
         now_ms = self._open.log.clock()
         done = cleanup.remove(self._open.store, self._open.id, id_of(handle), now_ms=now_ms)
         with self._open.reading():

@@ -16,7 +16,6 @@ import codecs
 import hashlib
 import mimetypes
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, get_type_hints
@@ -48,6 +47,7 @@ from refold.ledger.tools import kind_by_name
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
+from refold.patterns import regex
 from refold.redaction import redactor
 from refold.stores import is_redacting, synced_of
 from refold.stores.protocol import Store
@@ -78,7 +78,7 @@ _BY_KIND: dict[ActionKind, ArtifactType] = {
     "modify": "file",
     "search": "search_result",
 }
-_FILE = re.compile(r"(.*[/\\])?([^/\\]*\.[A-Za-z][\w+-]{0,15}|[A-Z][a-z]+file)")
+_FILE = regex(r"(.*[/\\])?([^/\\]*\.[A-Za-z][\w+-]{0,15}|[A-Z][a-z]+file)")
 
 Metadata = dict[str, Any]
 

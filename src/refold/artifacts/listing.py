@@ -9,7 +9,6 @@ artifact are held (`ArtifactIndex`); the rest is read from the log, page by page
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,12 +25,13 @@ from refold.core.model import ORIGIN, Artifact, Event, Message, Origin, is_clean
 from refold.errors import NotFound
 from refold.log.log import Log, near_runs
 from refold.log.unfold import body_text
+from refold.patterns import regex
 
 CHARS_PER_TOKEN = 4
 PAGE_EVENTS = 500
 HELD_MAX = 10_000  # artifacts that a list may hold; a longer one reads them on access
 SUGGESTED = 1_000  # newest artifacts that are searched for the nearest to an unknown id
-_QUERY_ID = re.compile(r"q_[0-9a-f]{16}")
+_QUERY_ID = regex(r"q_[0-9a-f]{16}")
 
 
 class StoredArtifact(Struct, frozen=True, kw_only=True):

@@ -14,17 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import shown
-from refold.compaction import planning, summary_text, trigger
+from refold.compaction import trigger
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.native import NativeCaller, Prepared, PreparedPlan, Provider, unedited
-from refold.compaction.planning import Job, Jobs, adopted
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.fold import Fold
@@ -41,6 +40,9 @@ from refold.strategies.protected_messages import untouched_tokens, with_tail
 from refold.strategies.registry import check_tables
 from refold.writer import asker
 from refold.writer.asker import Asker, Outcome, Question, Writer
+
+if TYPE_CHECKING:
+    from refold.compaction.planning import Job, Jobs
 
 PLAN_TRIES_MAX = 3
 BEFORE_COMPACTION = "before-compaction"  # the name under which hooks are registered
@@ -66,8 +68,6 @@ class Compactor:
         self._log, self._model = log, model
         self._redact = redactor(self._config.redact, "summaries")
         self.asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
-        self._jobs = Jobs(log, model, self._redact, has_writer=lambda: self.asker is not None)
-        self.job = self._jobs.job
         self._provider = Provider(log, model, native)
         self._single = SingleRun()
         self.hooks: list[Hook] = []
@@ -89,6 +89,13 @@ class Compactor:
                 self.hooks.remove(hook)
 
         return off
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Makes the jobs. The strategies are imported for the first one."""
+        from refold.compaction.planning import Jobs
+
+        return Jobs(self._log, self._model, self._redact, has_writer=lambda: self.asker is not None)
 
     @property
     def _config(self) -> Config:
@@ -128,10 +135,12 @@ class Compactor:
     ) -> Receipt:
         """Applies an external compaction as one batch, together with the drafts `beside` it;
         writes nothing if the log has grown beyond `head`."""
+        from refold.compaction.planning import adopted
+
         with self._log.reading() as state:
             if head and state.head != head:
                 return Receipt(reason=EDITED)
-            job = replace(self.job(), purpose=ADOPTED)
+            job = replace(self.jobs.job(), purpose=ADOPTED)
             plan = adopted(state, job, span, self._redact(text), by)
             before = state.view()
             drawn = PreparedPlan(
@@ -146,7 +155,7 @@ class Compactor:
 
     def hide(self, span: Span) -> Receipt:
         """Hides the messages of a span, as one batch."""
-        job = replace(self.job(), span=span, purpose=BY_HAND)
+        job = replace(self.jobs.job(), span=span, purpose=BY_HAND)
         return self.compact_at_once(job)
 
     def _is_repeat(self, job: Job) -> bool:
@@ -215,6 +224,8 @@ class Compactor:
             return self._apply_with_prose(drawn, job, outcomes, questions)
 
     def _draw_up(self, job: Job) -> PreparedPlan:
+        from refold.compaction import planning, summary_text
+
         self._log.check_expected(job.expect)
         state = self._log.state
         before = state.view()
@@ -233,6 +244,8 @@ class Compactor:
     def _questions(self, drawn: PreparedPlan, job: Job, *, auto: bool) -> list[Question]:
         """Questions to the writer for this plan; none without a writer, nor automatically while it
         rests."""
+        from refold.compaction import summary_text
+
         if self.asker is None or self._config.writer_wait_s <= 0:
             return []
         if auto and self.asker.resting:
@@ -247,6 +260,8 @@ class Compactor:
         questions: Sequence[Question],
     ) -> Receipt | None:
         """Applies the plan with the writer's accepted texts, and reports rejected ones."""
+        from refold.compaction import summary_text
+
         self._log.catch_up()
         if not drawn.fresh(self._log.state):
             return None
@@ -262,6 +277,8 @@ class Compactor:
         self, drawn: PreparedPlan, job: Job, bill: dict[str, Any] | None = None
     ) -> Receipt | None:
         """Appends the edits as one batch; None if they no longer fit."""
+        from refold.compaction import planning
+
         self._log.check_expected(job.expect)
         plan = drawn.plan
         for step in plan.steps:
@@ -335,7 +352,7 @@ class Compactor:
     def _job_ahead(self) -> Job | None:
         """The next job; None if it is far away, or prepared already."""
         with self._log.reading() as state:
-            current, job = self._model.current, self.job()
+            current, job = self._model.current, self.jobs.job()
             if self._prepared is not None and self._prepared.serves(job, state, current):
                 return None
             self._prepared = None
@@ -389,7 +406,7 @@ class Compactor:
     def move(self) -> None:
         """Starts over for another log."""
         self._settled_at, self._skipped_at, self._prepared = None, -1, None
-        self._jobs.move()
+        vars(self).pop("jobs", None)
 
     def _due(self) -> trigger.Due:
         state, config, load = self._log.state, self._log.config, self._model.load
@@ -411,7 +428,7 @@ class Compactor:
             return None
 
     def _announced_job(self, due: trigger.Due, budget: Budget) -> Job:
-        jobs = self._jobs
+        jobs = self.jobs
         job = jobs.room_job(budget) if due == "room" else jobs.due_job(budget)
         current = self._model.current
         notice = Notice(
@@ -435,6 +452,8 @@ class Compactor:
             name="budget-unreachable", tokens=fixed, max=budget.compact_at, reason=UNREACHABLE
         )
         self._log.notices.add_once("unreachable", notice)
+        from refold.compaction import planning
+
         uncut = round(planning.uncut_tokens(self._log.state.view()) * budget.factor)
         return self._model.current > budget.input_max > uncut
 

@@ -13,15 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from refold import dialects
-from refold.compaction import planning
 from refold.compaction.active_model import ActiveModel
-from refold.compaction.planning import Job
 from refold.core.fold import Fold
 from refold.core.model import NATIVE, Native, Span, Summarize, Usage, View
 from refold.core.plan import Plan, Proposal, Receipt
@@ -34,7 +32,11 @@ from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.strategies.brief import text_tokens
 from refold.writer.answer_check import Rejected
-from refold.writer.asker import Outcome, Question, timed
+from refold.writer.asker import timed
+
+if TYPE_CHECKING:
+    from refold.compaction.planning import Job
+    from refold.writer.asker import Outcome, Question
 
 WAIT_S = 120.0  # for the provider's answer
 REST_S = 300.0  # pause of automatic calls after a failure
@@ -78,6 +80,8 @@ def unedited(state: Fold, plan: Plan) -> Callable[[Fold], bool]:
     undoable, pins = list(state.undoable), set(state.pins)
 
     def fits(later: Fold) -> bool:
+        from refold.compaction import planning
+
         is_same = later.undoable == undoable and later.pins == pins
         return is_same and planning.still_fits(plan, later)
 
@@ -98,8 +102,8 @@ class NativeRequest(Struct, frozen=True, kw_only=True):
 
 # Returns the provider's response, as an SDK object or plain JSON.
 NativeCaller = Callable[[NativeRequest], Any]
-DrawUp = Callable[[Job], PreparedPlan]
-Apply = Callable[[PreparedPlan, Job], Receipt | None]
+DrawUp = Callable[["Job"], PreparedPlan]
+Apply = Callable[[PreparedPlan, "Job"], Receipt | None]
 
 
 class Provider:

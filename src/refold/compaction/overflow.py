@@ -49,7 +49,7 @@ def recovered(
         budget = model.budget_under(lesson)
         budget = replace(budget, factor=lesson.factor or model.budget.factor)
         strong = _strong_budget(state, budget, overflow, shown=shown)
-        job = compactor.job(LADDER, target=strong.compact_at)
+        job = compactor.jobs.job(LADDER, target=strong.compact_at)
         job = replace(job, budget=strong, lesson=lesson)
     receipt = compactor.compact_at_once(job)
     if not receipt.batch:

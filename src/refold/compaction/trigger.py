@@ -24,7 +24,6 @@ from refold.core.laws import results_of
 from refold.core.model import BY_HAND, COMPACT_TOOL, MADE_ROOM, Slot, ToolCall, ToolResult
 from refold.core.shortened import text_of
 from refold.strategies.brief import Ages
-from refold.strategies.hide import oldest_units
 
 # Growth required between two batches, as a share of the window.
 GROWTH_RATIO = 0.05
@@ -196,6 +195,8 @@ def messages_left(config: Config) -> int:
 def crowd_target(state: Fold, budget: Budget, most: int) -> int:
     """The target size of a crowded page. The oldest messages leave until `most` are left; their
     stand-in may take half of their tokens. The rest of the page is untouched."""
+    from refold.strategies.hide import oldest_units
+
     over = max(0, len(state.slots) - most)
     leaving = islice(chain.from_iterable(oldest_units(state.view())), over)
     tokens = sum(state.slots[index].tokens for index in leaving)

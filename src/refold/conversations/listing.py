@@ -36,6 +36,7 @@ from refold.display import ago, cut, is_text, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log, now_ms
 from refold.log.stored_logs import chain_at, conversations, is_taken, newest_first, pages_of
+from refold.patterns import regex
 from refold.stores.protocol import Store
 
 FOLDER = "cwd"  # metadata key of a conversation's folder
@@ -333,10 +334,10 @@ def _first_id(name: str) -> str:
 # --- typed words ---
 
 # Element names with a hyphen or an underscore, which no HTML element has.
-_OPENING = re.compile(r"\s*<([A-Za-z]+[-_][\w-]*|INSTRUCTIONS)>")
-_RULES = re.compile(r"\s*# AGENTS\.md instructions[^\n]*\n")
+_OPENING = regex(r"\s*<([A-Za-z]+[-_][\w-]*|INSTRUCTIONS)>")
+_RULES = regex(r"\s*# AGENTS\.md instructions[^\n]*\n")
 _COMMAND = ("command-name", "command-args")
-_INPUT = re.compile(r"</?user_input[^<>]{0,100}>")  # Cline puts this around typed text
+_INPUT = regex(r"</?user_input[^<>]{0,100}>")  # Cline puts this around typed text
 
 
 def typed(text: str) -> str:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import lru_cache
 
 from refold.checked import quoted
 from refold.display import plain_text
 from refold.errors import Invalid
+from refold.patterns import regex
 
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ID = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Written out: a repeated group would take twice as long, and every event is checked.
-EVENT_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # see `artifact_id`
+EVENT_ID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_DIGEST = regex(r"[0-9a-f]{64}")
+ARTIFACT_ID = regex(r"art-[a-z2-7]{12}")  # see `artifact_id`
 
 
 def uuid7(at_ms: int, randomness: bytes) -> str:

@@ -34,6 +34,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
+from refold.patterns import regex
 
 GAP = "…"
 ERASED = "[erased]"
@@ -140,9 +141,9 @@ _HEADING = (
 )
 SHORT_CHARS = 24
 # A line that begins with its location: `src/a.py:12: ...`, as written by searches and compilers.
-_LOCATED = re.compile(r"\S*\w\.\w+[:-]\d")
-_LEDGER_LINE = re.compile(r"^- #(\d{1,15}) ", re.MULTILINE)
-_TAG_LINE = re.compile(r"^#\d+ (?:user|agent|tool|system)\b", re.MULTILINE)
+_LOCATED = regex(r"\S*\w\.\w+[:-]\d")
+_LEDGER_LINE = regex(r"^- #(\d{1,15}) ", re.MULTILINE)
+_TAG_LINE = regex(r"^#\d+ (?:user|agent|tool|system)\b", re.MULTILINE)
 
 
 def summary_text(edit: Summarize) -> str:

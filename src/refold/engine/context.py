@@ -27,7 +27,6 @@ from refold.dialects.page import PageMessage, Rendered
 from refold.dialects.tools import distinct, plain_system, plain_tools
 from refold.display import number
 from refold.engine import forks, log_reader
-from refold.engine.conversation_memory import Extraction, ShownMemories, memory_of
 from refold.engine.log_reader import ConversationSearch, Filters, LogReader
 from refold.engine.metadata_and_config import SharedStore, changes, check_config
 from refold.engine.mirror import Mirror, Mirrored
@@ -46,6 +45,7 @@ from refold.tokens.counter import Count
 from refold.writer.asker import Writer
 
 if TYPE_CHECKING:
+    from refold.engine.conversation_memory import Extraction, ShownMemories
     from refold.engine.file_versions import FileVersions
     from refold.engine.toolbox import Toolbox
     from refold.log.restore_points import Restored
@@ -87,17 +87,17 @@ class Context:
         self._requests = self._pages.requests
         self._recorder = Recorder(self._open, self._model, self._intake, self._requests)
         self._search = ConversationSearch(self._open, embedder)
-        self._extraction = Extraction(self._open, lambda: self.memory, self._compactor.asker)
-        self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)
-        self.log = LogReader(self._open, self._compactor.job)
+        self.log = LogReader(self._open, self._compactor)
         self._mirror = Mirror(self._open, self._recorder, self._pages)
         self._model.changed += [self._compactor.reconsider, self._resize, self._pages.clear]
         self._open.settled = self._model.follow
-        self._open.moved += [self._recorder.keys.forget, self._reader.move, self._extraction.move]
+        self._open.moved += [self._recorder.keys.forget, self._reader.move]
         self._open.moved += [self._compactor.move, self._pages.move, self._move]
         self.update(model=model, window=window, system=system, tools=tools)
+        if self._extracts:
+            self._extraction.follow()
         self._open.opening = self._open.pending
         if self._open.counter.note:
             self._open.notify("counter-missing", self._open.counter.note)
@@ -111,6 +111,8 @@ class Context:
 
     def _move(self) -> None:
         vars(self).pop("_inherited", None)
+        if "_extraction" in vars(self):
+            self._extraction.move()
         if "memory" in vars(self):
             self.memory.conversation = self.id
 
@@ -278,7 +280,7 @@ class Context:
         the content this dialect cannot express and of repairs to the order, without `overrides`."""
         if raw:
             return self._pages.render(dialect)
-        return self._pages.request(dialect, overrides, self._memories.show)
+        return self._pages.request(dialect, overrides, lambda: self._memories.show())
 
     @checked
     def page(
@@ -334,7 +336,7 @@ class Context:
         if ahead:
             return self._compactor.prepare()
         with self._open.reading():
-            job = self._compactor.job(strategies, target=target, task=task, settings=settings)
+            job = self._compactor.jobs.job(strategies, target=target, task=task, settings=settings)
             return self._compactor.plan(job)
 
     @checked
@@ -364,7 +366,7 @@ class Context:
                 return self._compactor.take_over(Span(first, last), summary, author)
         with self._open.deciding(expect):
             self._open.check_writable()
-            job = self._compactor.job(
+            job = self._compactor.jobs.job(
                 strategies, target=target, task=task, settings=settings, instructions=instructions
             )
         return self._compactor.compact(job, expect)
@@ -505,8 +507,27 @@ class Context:
         )
 
     @cached_property
+    def _memories(self) -> ShownMemories:
+        from refold.engine.conversation_memory import ShownMemories
+
+        return ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
+
+    @property
+    def _extracts(self) -> bool:
+        """Whether facts are taken from this conversation."""
+        return self._open.config.memory_extract != "off" and not self._open.is_read_only
+
+    @cached_property
+    def _extraction(self) -> Extraction:
+        from refold.engine.conversation_memory import Extraction
+
+        return Extraction(self._open, lambda: self.memory, self._compactor.asker)
+
+    @cached_property
     def memory(self) -> SemanticMemory:
         """Memory entries of this project and of the user."""
+        from refold.engine.conversation_memory import memory_of
+
         scope = forks.memory_scope(self.view.metadata)
         return memory_of(self._open, scope, self._embedder)
 
@@ -577,7 +598,8 @@ class Context:
                 return
 
             def finish() -> None:
-                self._extraction.close()
+                if self._extracts and self._open.state.slots:
+                    self._extraction.extract()
                 if not self._open.is_read_only:
                     clean_configured(self.artifacts, self._open)
                 self._search.close()

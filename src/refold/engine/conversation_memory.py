@@ -235,21 +235,18 @@ class Extraction:
         self._dates: dict[int, int] = {}
         # A writer reads messages that leave the page from now on, never a whole old log.
         self._opened_at, self._shown_then = log.state.head, _shown(log.state)
-        if log.config.memory_extract != "off" and not log.is_read_only:
-            log.notices.on("compaction-complete", lambda notice: self.extract())
+
+    def follow(self) -> None:
+        """Extracts facts at every compaction from now on."""
+        self._log.notices.on("compaction-complete", lambda notice: self.extract())
 
     def move(self) -> None:
         """Starts over for another log; facts extracted before are recognized by their text."""
         self._read = self._upto = 0
 
-    def close(self) -> None:
-        """Extracts facts from the messages since the last time, even by an earlier process."""
-        is_on = self._log.config.memory_extract != "off" and not self._log.is_read_only
-        if is_on and self._log.state.slots:
-            self.extract()
-
     def extract(self) -> None:
-        """Extracts facts from the messages since the last time, each once; the writer reads only
+        """Extracts facts from the messages since the last time, even by an earlier process, each
+        once; the writer reads only
         those that left the page. Facts from an import wait."""
         try:
             unread, hidden = self._unread()

@@ -17,8 +17,6 @@ from refold.config import Config
 from refold.conversations.listing import PART_OF
 from refold.core.model import Message, Text, View
 from refold.errors import Conflict, Invalid, NotFound
-from refold.ledger.facts import Cutter
-from refold.ledger.ledger import facts_of, ledger_lines, merged
 from refold.log.stored_logs import open_id_checked
 from refold.log.undo import seq_of
 from refold.redaction import redactor
@@ -108,6 +106,9 @@ def _opened_beside(context: Context, id: str, model: str | None = None) -> Conte
 
 def known_facts(view: View, config: Config) -> str:
     """The ledger of a page, with the facts that earlier summaries carried."""
+    from refold.ledger.facts import Cutter
+    from refold.ledger.ledger import facts_of, ledger_lines, merged
+
     cutter = Cutter(redactor(config.redact, "summaries"))
     new = facts_of(view.slots, config, view.facts, cutter)
     return "\n".join(ledger_lines(merged(view.facts, new), SUMMARY_CHARS))

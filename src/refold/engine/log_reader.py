@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from refold.checked import checked, quoted
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
-from refold.compaction.planning import Job, scored
 from refold.config import Config
 from refold.conversations.listing import (
     FOLDER,
@@ -79,8 +78,8 @@ class ExportRedaction(TypedDict):
 class LogReader:
     """Reads one open log."""
 
-    def __init__(self, log: OpenLog, job: Callable[..., Job]) -> None:
-        self._log, self._job = log, job
+    def __init__(self, log: OpenLog, compactor: Compactor) -> None:
+        self._log, self._compactor = log, compactor
         self._walk: StateWalk | None = None
 
     @checked
@@ -178,8 +177,11 @@ class LogReader:
     def scores(self, /, *, task: str = "", **settings: Any) -> list[Score]:
         """The value of every message on the page, from 0 to 1, with its factors, and whether the
         strategy `importance` would remove it under these settings."""
+        from refold.compaction.planning import scored
+
         with self._log.reading() as state:
-            return scored(state, self._job(("importance",), task=task, settings=settings))
+            job = self._compactor.jobs.job(("importance",), task=task, settings=settings)
+            return scored(state, job)
 
     @checked
     def export(self, path: str | Path, *, secrets: bool | None = None, force: bool = True) -> None:

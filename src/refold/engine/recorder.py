@@ -30,7 +30,6 @@ from refold.core.model import UPTO, Event, Message, Slot, Text, Thinking, ToolRe
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, is_stream, take_chunk
 from refold.dialects.tools import check_parts
-from refold.dialects.usage import read_usage
 from refold.display import number, suggestion
 from refold.errors import Conflict, Invalid
 from refold.log.draft import Draft, Run, message_checked, runs_of
@@ -211,7 +210,7 @@ class Recorder:
             shown = self._requests.head if upto is None else upto
             return self._record_usage(usage, shown=shown, at_ms=at_ms)
         shown = self._requests.match(head) if upto is None else upto
-        given = None if usage is None else read_usage(usage, self._model.dialect())
+        given = None if usage is None else self._read_usage(usage)
         chunks: list[Any] = []
         if is_stream(response):
             try:
@@ -226,10 +225,15 @@ class Recorder:
             reply = replace(reply, usage=given, is_stream=False)
         return self._record(reply, shown, at_ms)
 
+    def _read_usage(self, usage: Any) -> Usage:
+        from refold.dialects.usage import read_usage  # loads every dialect
+
+        return read_usage(usage, self._model.dialect())
+
     def _record_usage(self, usage: Any, *, shown: int | None, at_ms: int | None) -> list[Event]:
         """Appends usage that arrived without its reply, for the request that showed the log up to
         `shown`; if `shown` is None, for the request that the latest reply answers."""
-        read = read_usage(usage, self._model.dialect())
+        read = self._read_usage(usage)
         with self._log.reading() as state:
             if read.response and read.response in state.responses:
                 return []

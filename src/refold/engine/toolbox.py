@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from refold import decoding, dialects
-from refold.artifacts.artifacts import ArtifactReader, Artifacts
+from refold.artifacts.artifacts import GREP_WAIT_S, ArtifactReader, Artifacts
 from refold.artifacts.intake import Intake
 from refold.artifacts.listing import StoredArtifact
 from refold.checked import checked, quoted
@@ -45,7 +45,6 @@ TOKENS_MIN, TOKENS_MAX = 200, 8_000
 CHARS_PER_TOKEN_MAX = 8
 CUTS_MAX = 8
 ROW_CHARS, ERROR_CHARS = 300, 1_000
-GREP_WAIT_S = 5.0
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -12,7 +12,6 @@ match hides text that is shown nowhere else. Neighbours: `actions`, `shell`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeGuard
@@ -20,6 +19,7 @@ from typing import Any, TypeGuard
 from refold.core.call_arguments import arguments_object
 from refold.core.model import ToolCall
 from refold.ledger.shell_words import END, names
+from refold.patterns import regex
 
 JSON_MAX = 4_000_000
 PATHS_MAX = 100
@@ -218,9 +218,9 @@ def _integer(value: object) -> int | None:
 
 # --- paths ---
 
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\\w")  # `C:\`, or the `\\server` of a share
+_DRIVE = regex(r"[A-Za-z]:[\\/]|\\\\\w")  # `C:\`, or the `\\server` of a share
 # A backslash before anything but a letter, an underscore or a dot.
-_ESCAPE = re.compile(r"\\(?![^\W\d]|\.)")
+_ESCAPE = regex(r"\\(?![^\W\d]|\.)")
 
 
 def is_path(text: object) -> TypeGuard[str]:

@@ -16,6 +16,7 @@ from refold.display import suggestion
 from refold.errors import Invalid
 from refold.ledger.facts import ACTION_KINDS, ON_FILES, ActionKind
 from refold.ledger.shell_words import names
+from refold.patterns import regex
 
 _NAMES: dict[ActionKind, str] = {
     "read": (
@@ -103,7 +104,7 @@ _TALKING_VERBS = names(
     "explain describe check validate verify lint review parse format log record note schedule "
     "suggest plan propose dry preview approve"
 )
-_WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_WORDS = regex(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 @lru_cache(maxsize=4_096)

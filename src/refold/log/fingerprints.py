@@ -35,17 +35,16 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.log.stored_logs import pages_of
+from refold.patterns import regex
 from refold.stores.protocol import Store
 
 BEGINNING = b""  # the front of an empty list
 DIGEST_BYTES = 16
 # Authors of messages that the owner of a history does not know.
 OWN_AUTHORS = frozenset({"memory", "refold"})
-_VOLATILE = re.compile(r"^.*\bcch=[0-9A-Za-z]+.*$\n?", re.MULTILINE)
-_REMINDER = re.compile(
-    r"\s*<system-reminder>((?!<system-reminder>).)*</system-reminder>\s*", re.DOTALL
-)
-_REMINDERS = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+_VOLATILE = regex(r"^.*\bcch=[0-9A-Za-z]+.*$\n?", re.MULTILINE)
+_REMINDER = regex(r"\s*<system-reminder>((?!<system-reminder>).)*</system-reminder>\s*", re.DOTALL)
+_REMINDERS = regex(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _MEANINGLESS = frozenset({"cache_control", "id"})
 
 Part = tuple[str, ...]

@@ -10,7 +10,6 @@ the events, `engine.log_reader` appends them, `engine.file_versions` reads and w
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterable
 from typing import Literal
@@ -43,14 +42,14 @@ from refold.core.model import (
 from refold.core.thinking_validity import is_idle, named_by, overlaps, with_span
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, message_of
-from refold.strategies.gist.layout import runs
+from refold.patterns import regex
 
 FILE_NOTE = "refold.file"
 FileKey = tuple[str, str]  # the folder of a file, and its path there
 ChangeOfFile = Literal["create", "change", "remove", "same", "impossible"]
 BATCHES_NAMED = 5
 HISTORY_EVENTS = 64  # control events that are read at first
-_HANDLE = re.compile(r"#([0-9]{1,15})")
+_HANDLE = regex(r"#([0-9]{1,15})")
 
 ChangeKind = Literal["none", "compaction", "restore"]
 
@@ -288,6 +287,8 @@ def checkpointing(state: Fold, messages: int, every: int) -> Checkpoint | None:
 def clearing(state: Fold, checkpoint: str = "") -> list[Checkpoint | Hide]:
     """The events that hide all messages except system messages and pins: one edit for each run
     between those. A checkpoint names the position before."""
+    from refold.strategies.gist.layout import runs
+
     leaving: list[Slot] = []
     staying: list[Slot] = []
     for slot in state.slots:

@@ -10,7 +10,6 @@ the log below, `artifacts` and `engine.toolbox` above.
 from __future__ import annotations
 
 import codecs
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -38,6 +37,7 @@ from refold.display import moment, nearest, one_line, whole_words
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
 from refold.log.stored_logs import artifact_of
+from refold.patterns import regex
 from refold.system import disk
 
 LEVELS = ("line", "paragraph", "full")
@@ -45,8 +45,8 @@ LEVEL_CHARS = {"line": 200, "paragraph": 1_000}  # of a message without a summar
 MOST = sys.maxsize
 SPAN_EVENTS = 200
 # After `artifact://`, even an impossible id counts as a reference.
-_REFERENCE = re.compile(rf"artifact://(art-[0-9a-z]+)|(?<![\w-])({ARTIFACT_ID.pattern})(?![\w-])")
-_SPAN = re.compile(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
+_REFERENCE = regex(rf"artifact://(art-[0-9a-z]+)|(?<![\w-])({ARTIFACT_ID.pattern})(?![\w-])")
+_SPAN = regex(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
 
 
 class Unfolded(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from refold.patterns import regex
@@ -235,7 +236,11 @@ def any_of(words: Iterable[str]) -> str:
 
 # An anchor of one character is in most runs.
 _OFTEN = tuple(shape for shape in SHAPES if len(shape.anchor) == 1)
-_ANCHOR = regex(any_of(shape.anchor for shape in SHAPES if len(shape.anchor) > 1))
+
+
+@cache
+def _anchors() -> re.Pattern[str]:
+    return regex(any_of(shape.anchor for shape in SHAPES if len(shape.anchor) > 1))
 
 
 def by_shape(text: str, lowered: str) -> Iterator[FoundSecret]:
@@ -243,7 +248,7 @@ def by_shape(text: str, lowered: str) -> Iterator[FoundSecret]:
     runs = "\n".join(RUN.findall(text))
     if not runs:  # most short text
         return
-    for shape in SHAPES if _ANCHOR.search(runs) else _OFTEN:
+    for shape in SHAPES if _anchors().search(runs) else _OFTEN:
         if shape.anchor in runs:
             yield from shape.found_in(text)
 

@@ -39,7 +39,7 @@ _PIECE = regex(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 _HUMP = regex(
     r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])"
 )
-_DIGIT, _INNER_CAPITAL = re.compile("[0-9]"), regex("[A-Za-z][A-Z]")
+_DIGIT, _INNER_CAPITAL = regex("[0-9]"), regex("[A-Za-z][A-Z]")
 # A question mark after a word, not one inside a URL or `value?.name`.
 _ASKED = regex(r"\?[^\w\s]*(?:\s|$)|[？؟]")
 _QUOTED = regex(r'"([^"]*)"')

@@ -31,6 +31,7 @@ from msgspec import Struct
 
 from refold.core import ids
 from refold.errors import Corrupt, NotFound
+from refold.patterns import regex
 from refold.stores import checks
 from refold.stores.hybrid.address import address_of
 from refold.stores.protocol import Store
@@ -38,7 +39,7 @@ from refold.system import disk
 
 CHUNK_BYTES = 256 * 1024
 STALE_S = 24 * 3600
-_SUFFIX = re.compile(r"\.[a-z0-9]{1,10}")
+_SUFFIX = regex(r"\.[a-z0-9]{1,10}")
 _PENDING = ".pending-"
 
 

@@ -8,7 +8,6 @@ lines.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import stat
 import time
@@ -21,11 +20,12 @@ from refold.checked import NUMBER_MAX, checked, quoted
 from refold.core import codec, ids
 from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
+from refold.patterns import regex
 from refold.stores.protocol import Store
 
 S = TypeVar("S")
 SEQ_MAX = (1 << 40) - 1
-_POSITION = re.compile(r"[1-9][0-9]{0,8}")
+_POSITION = regex(r"[1-9][0-9]{0,8}")
 
 
 def checked_store(store: type[S]) -> type[S]:

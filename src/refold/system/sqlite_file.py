@@ -10,7 +10,6 @@ letter, which costs one lookup. Neighbours: `stores.sqlite.database_file`, `sear
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from contextlib import closing
 from functools import cache
@@ -19,6 +18,7 @@ import apsw
 
 from refold import decoding
 from refold.checked import quoted
+from refold.patterns import regex
 
 MEMORY = ":memory:"
 WRITE = apsw.SQLITE_OPEN_READWRITE
@@ -29,7 +29,7 @@ LISTING = """
 SELECT json_group_array(json_array(type, name, sql)) FROM sqlite_schema
 WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 """
-_SPACES = re.compile(r"\s*([(),])\s*")
+_SPACES = regex(r"\s*([(),])\s*")
 
 
 def connect(path: str, flags: int) -> apsw.Connection:

@@ -10,8 +10,9 @@ has a rule of its own. Neighbour: `counter` counts messages with this or another
 
 from __future__ import annotations
 
-import re
 from zlib import adler32
+
+from refold.patterns import regex
 
 NAME = "estimate"
 UNIT = 128
@@ -77,7 +78,7 @@ def _table() -> bytes:
 
 
 _WEIGHTS = _table()
-_DRAWN = re.compile(rb"\xe2[\x94\x95]")
+_DRAWN = regex(rb"\xe2[\x94\x95]")
 
 
 def estimate(text: str) -> int:

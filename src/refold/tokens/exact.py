@@ -37,7 +37,7 @@ VOCABULARIES = {
 # The first pattern found in a model's name decides its vocabulary; Claude's and Grok's are not
 # published.
 _NEAREST = tuple(
-    (re.compile(pattern), vocabulary)
+    (regex(pattern), vocabulary)
     for pattern, vocabulary in (
         (r"gpt-3\.?5|gpt-4(?![.\w])", "cl100k"),
         ("gpt|chatgpt", "o200k"),

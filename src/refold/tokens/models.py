@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date, timedelta
 from functools import cache, lru_cache
-from importlib.resources import files
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -91,8 +91,8 @@ class Table(Struct, frozen=True, kw_only=True):
 @cache
 def table() -> Table:
     """The model table of the package."""
-    data = files("refold.tokens").joinpath("models.json").read_bytes()
-    return decoding.decode(data, Table)
+    # Not by `importlib.resources`, which imports twenty modules.
+    return decoding.decode(Path(__file__).with_name("models.json").read_bytes(), Table)
 
 
 _registered: dict[str, Model] = {}

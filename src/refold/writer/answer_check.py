@@ -15,7 +15,6 @@ from itertools import islice
 from refold.core.model import Fact
 from refold.display import one_line
 from refold.patterns import regex
-from refold.strategies.summarize import SHARE_MAX
 
 RUN_WORDS = 8  # shorter runs match by chance, or are a name, a path or a command
 COPY_WORDS_MIN = 40  # a short summary may consist of one or two salient lines
@@ -65,6 +64,8 @@ def words_of(text: str, finished: str, reasoning: str = "") -> str:
 def check(words: str, *, tokens: int, covered: int, sources: Sequence[str]) -> None:
     """Raises Rejected for an answer that is too long for the messages it replaces, a copy of its
     sources, or mostly one sentence."""
+    from refold.strategies.summarize import SHARE_MAX
+
     if tokens > SHARE_MAX * covered:
         too_long = f"{tokens:,} tokens are more than 70 % of the {covered:,} they would replace"
         raise Rejected(too_long)

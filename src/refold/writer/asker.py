@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -28,9 +28,10 @@ from refold.core.plan import Ask
 from refold.core.shortened import summary_text
 from refold.display import failure, fenced
 from refold.strategies.brief import PROSE_TOKENS_MIN, SUMMARY_TOKENS_MAX, cap_tokens, capped
-from refold.strategies.summarize import FRAME_TOKENS, SHARE_MAX
 from refold.writer.answer_check import Rejected, additions, check, words_of
-from refold.writer.quoted_history import Redact, quoted, shortened
+
+if TYPE_CHECKING:
+    from refold.writer.quoted_history import Redact
 
 T = TypeVar("T")
 
@@ -53,6 +54,8 @@ def room_for(draft: int, covered: int, window: int, *, beside_gist: bool) -> int
     """Tokens of prose that fit beside a draft. Together they stay below a fraction of the messages
     they replace, and below the cap. A gist has its own budget, so next to one the cap applies to
     the prose alone."""
+    from refold.strategies.summarize import FRAME_TOKENS, SHARE_MAX
+
     cap = cap_tokens(window)
     beside_draft = draft + FRAME_TOKENS
     room = int(SHARE_MAX * covered) - beside_draft
@@ -151,6 +154,8 @@ class Asker:
         self, question: Question, edit: Summarize, words: str, exchange: Exchange
     ) -> str:
         """The text with the writer's additions. Raises Rejected if they are unacceptable."""
+        from refold.writer.quoted_history import quoted
+
         facts = summary_text(replace(edit, prose=None))
         added = self.redact(exchange.missing(facts, words))
         if added.strip(" .\n").upper() == NOTHING_MISSING:
@@ -163,6 +168,8 @@ class Asker:
 
     def _reason(self, error: Exception) -> str:
         """A writer's error, redacted and shortened."""
+        from refold.writer.quoted_history import shortened
+
         return shortened(self.redact(failure(error)), REASON_CHARS_MAX)
 
     def _redacted(self, question: Question) -> Question:
@@ -173,6 +180,8 @@ class Asker:
     def _accepted(self, question: Question, exchange: Exchange) -> Summarize:
         """The draft with the writer's redacted text and with lines for facts that neither mentions.
         The text is cut to leave room for these lines. Raises Rejected if it is unacceptable."""
+        from refold.writer.quoted_history import quoted
+
         texts = quoted(question.slots, self.redact)
         words = self.redact(exchange.summary(texts))
         tokens = self.count(words)

@@ -9,10 +9,10 @@ and their reasons. Neighbours: `sample` has the lines, `registry` lists the kind
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from refold.artifacts.kinds.sample import Alike, Sample, Telling, any_of, distinct, ends, in_turn
+from refold.patterns import regex
 
 LINES_MIN, SHARE_MIN, RARE_MAX = 5, 0.5, 2
 ENTRY = any_of(
@@ -26,9 +26,7 @@ ENTRY = any_of(
     r"(?:time|ts|level)=\S",
     r"\d{10,13}[ .]",
 )
-LEVEL = re.compile(
-    r"\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|ALERT|level=(?:error|fatal))\b|\" 5\d\d "
-)
+LEVEL = regex(r"\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|ALERT|level=(?:error|fatal))\b|\" 5\d\d ")
 
 
 def log_fits(sample: Sample) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any, NoReturn
@@ -341,6 +340,8 @@ def _explain(args: list[str]) -> None:
     """Prints the traceback with `--debug`, except in `refold stats ID --debug`, where it is an
     option of the command."""
     if "--debug" in _own_words(args) and named_first(args, COMMANDS)[:1] != ["stats"]:
+        import traceback
+
         Screen(out=sys.stderr).line(traceback.format_exc())
 
 

@@ -72,9 +72,11 @@ def list_conversations(
     sort: Annotated[Order, SORT] = "when",
     limit: Limit | None = None,
 ) -> Listed:
-    from refold.edges.commands.search import time_of
+    store, start = session.store, None
+    if since is not None:
+        from refold.edges.commands.search import time_of  # loads everything that a search needs
 
-    store, start = session.store, time_of(since)
+        start = time_of(since)
     path = "" if project is None else str(Path(project).resolve())
     is_cut_late = bool(agent or start or sort != "when")
     chosen = newest(store, tag=tag, folder=path, limit=None if is_cut_late else limit)

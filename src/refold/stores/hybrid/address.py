@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from refold.checked import quoted
 from refold.errors import Denied, Invalid
+from refold.patterns import regex
 from refold.stores.protocol import Redact, Store
 
 HINT = "hybrid:sqlite:.refold/refold.db?far=https://refold.example.com/acme"
@@ -32,11 +33,11 @@ OPTIONS_HINT = (
     "sync_s=60, redact=append, redact=hold, key=FILE, plain=yes; each after &, at the end"
 )
 NO_KEY_HINT = "name its key file; to send plain text on purpose, add &plain=yes"
-_OPTION = re.compile(r"(.*)&([a-z_]+)=([^&]*)", re.DOTALL)
+_OPTION = regex(r"(.*)&([a-z_]+)=([^&]*)", re.DOTALL)
 # Possibly meant as an option: a value after `?` or `&`, which no database reads, or the name of an
 # option with a value or at the end.
-_VALUE = re.compile(r"[?&][^/=?&]*=")
-_NAMED = re.compile(
+_VALUE = regex(r"[?&][^/=?&]*=")
+_NAMED = regex(
     rf"(?<![a-z/])({'|'.join(OPTIONS)})\s*(=|%3d)|[?&]\W*({'|'.join(OPTIONS)})\W*$", re.IGNORECASE
 )
 
