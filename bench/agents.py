@@ -62,7 +62,7 @@ Shrink = Callable[[list[Message], int], list[Message]]
 
 def cases_of(path: Path) -> Iterator[Case]:
     rows = rows_of(path)
-    known_tools = schema_words(rows)
+    known_tools = schema_words(rows) | limits_of(rows)
     start = 0
     for at, row in enumerate(rows):
         if row.get("compact_summary"):
@@ -71,6 +71,14 @@ def cases_of(path: Path) -> Iterator[Case]:
             if len(replaced) > REPLACED_MIN and needed and tokens_of(row) > SUMMARY_TOKENS_MIN:
                 yield Case(replaced, row, needed)
             start = at
+
+
+def limits_of(rows: list[Message]) -> set[str]:
+    """The numbers that calls pass as they are, such as a timeout: an agent does not look them up."""
+    calls = [call for row in rows for call in row.get("tool_calls") or ()]
+    passed = [call.get("arguments") for call in calls]
+    values = [one for each in passed if isinstance(each, dict) for one in each.values()]
+    return {str(value) for value in values if isinstance(value, int | float)}
 
 
 def _needed(replaced: list[Message], after: list[Message], tools: set[str]) -> set[str]:

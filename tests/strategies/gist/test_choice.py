@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.strategies.gist.choice import Choice, Kept, choose_lines
-from refold.strategies.gist.passages import FILE, Passage, Shown, passage
+from refold.strategies.gist.passages import COMMAND, FILE, SAID, Passage, Shown, passage
 
 
 def choice(
@@ -179,3 +180,39 @@ def test_a_line_is_kept_by_its_origin_and_the_newer_one_first(
 
     assert kept([older, newer, other], 1e-9) == [newer.seq]
     assert kept([other], 1e-9) == []
+
+
+WORDS = st.lists(st.sampled_from(["please", "keep", "every", "older", "session"]), min_size=8)
+
+
+@given(words=WORDS, logs=st.integers(1, 40))
+def test_a_users_words_come_before_a_pasted_log(words: list[str], logs: int) -> None:
+    said = " ".join(words)[:200]
+    pasted = [f'{{"time":"15:23:{n:02}","level":"INFO","id":"{n:08x}"}}' for n in range(logs)]
+    span = requests("Fix the hooks, please.", said, "\n".join(["it still shows this", *pasted]))
+    kept = typed_choice(span, room=100)
+    assert {(1, 0), (2, 0), (3, 0)} <= kept.keys()
+
+
+def test_an_answer_is_kept_though_a_note_of_the_harness_follows_it() -> None:
+    answer = "Both migrations ran and nothing else was touched, so a release is possible"
+    span = requests("Move the tables.", "And now the release.")
+    said = Passage(2, "assistant", [answer], [()], origins=SAID)
+    note = passage(3, "user", "<local-command-stdout>Bye!</local-command-stdout>")
+    later = Passage(5, "user", *_parts(span[1]), typed=[0])
+    kept = typed_choice([span[0], said, note, later], room=200)
+    assert (2, 0) in kept
+
+
+def _parts(one: Passage) -> tuple[list[str], list[tuple[str, ...]]]:
+    return one.lines, one.names
+
+
+@pytest.mark.parametrize("colon", [":", "\uff1a"])
+def test_of_two_sentences_the_announcement_of_a_call_goes_first(colon: str) -> None:
+    finding = "Stale entries survive because eviction ignores pinned folders entirely"
+    announcement = "Perhaps another module handles eviction differently, checking that" + colon
+    said = Passage(2, "assistant", [announcement, finding, "command: ls"], [(), (), ()])
+    said.origins = SAID + SAID + COMMAND
+    kept = choose_lines([said], {}, Shown(), room=24, floor=0.0, per_char=0.25, said_share=0.5)
+    assert (2, 1) in kept and (2, 0) not in kept

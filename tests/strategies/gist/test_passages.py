@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from msgspec.structs import replace
 
 from refold.core.model import (
@@ -14,9 +17,10 @@ from refold.core.model import (
     Summarize,
     Text,
     ToolCall,
+    ToolResult,
 )
 from refold.core.shortened import summary_text
-from refold.strategies.gist.passages import Passage, Reader, flat, quoted_passages
+from refold.strategies.gist.passages import OTHER, REPLACED, Passage, Reader, flat, quoted_passages
 from tests.strategies.talks import brief_of, log_of, said, state_of
 
 
@@ -82,3 +86,35 @@ def test_a_message_that_the_page_shows_cut_is_folded_from_all_its_lines() -> Non
     reader = Reader(brief_of(log))
     assert [one.lines for one in reader.read(shown)] == [["first", "second", "third"]]
     assert reader.shown(shown) == Passage(2, "assistant", ["first"], [()], origins="s")
+
+
+@pytest.mark.parametrize("limit", [60, 120_000, 0.5, True, None])
+def test_the_words_of_a_schema_and_its_limits_are_no_names_of_the_work(limit: object) -> None:
+    arguments = {"old_string": "a_b", "tail_lines": limit, "file_path": "src/shop.py"}
+    call = ToolCall("c", "read_part", json.dumps(arguments))
+    slot = Slot(1, 1, Message(role="assistant", blocks=(call,)), 40)
+    read = Reader(brief_of([], 10)).read(slot)[0]
+    assert {name for names in read.names for name in names} == {"src/shop.py"}
+    lines = dict(zip(read.lines, read.origins))
+    assert lines[f"tail_lines: {limit}"] == REPLACED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ok  \tshop.io/basket/store\t0.31s",
+        "--- PASS: TestBasket (0.00s)",
+        "The file src/shop.py has been updated successfully.",
+        "Process exited with code 0",
+        '"exit_code": 0,',
+        "PASS",
+        "✓ 12 modules checked",
+    ],
+)
+def test_a_report_of_success_is_never_quoted(line: str) -> None:
+    call = Message(role="assistant", blocks=(ToolCall("c", "bash", '{"command": "make"}'),))
+    output = f"{line}\nFAIL shop.io/basket: exit code 1, not ok"
+    result = Message(role="tool", blocks=(ToolResult("c", (Text(output),)),))
+    reader = Reader(brief_of([], 10))
+    _, read = [reader.read(Slot(n, n, one, 40))[0] for n, one in enumerate((call, result), 1)]
+    assert read.origins == REPLACED + OTHER

@@ -47,7 +47,7 @@ from refold.strategies.word_stems import CJK
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
-REQUEST_CHARS = 300  # of one message: kept even if the common size is smaller
+REQUEST_CHARS = 600  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
 AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
@@ -70,15 +70,20 @@ AGAIN_CHARS_MIN, AGAIN_WORDS_MIN = 20, 3
 PROSE_WORTH = {SAID: 0.003, TYPED: 0.02}
 PROSE_TIGHT = 3.0
 COMMON = 1.5  # log(1 + prose lines per line with the word)
+ANNOUNCING, ANNOUNCED = (":", "\uff1a"), 0.5  # the end of an announcement of a call, and its worth
 SAID_MIN = 60  # lines of prose: among fewer, every word would seem common
 PROSE_WORDS_MIN = 4
 ANSWERS_SHARE = 0.08  # of the room: the answers that ended a turn, before other lines
+SPOKEN_SHARE = 0.9  # of the room: the most that typed text without pasted data may take
+# A typed line of this size with a larger share of symbols was pasted.
+PASTED_CHARS, PASTED_CHARS_READ, SYMBOLS = 40, 1_000, 0.25
 RULES_SHARE = 0.85  # of the room: the most that rules may take
 WHOLE_CHARS, SENTENCE_CHARS, RULE_CHARS = 400, 100, 40
 
 _PROSE_WORD = regex(rf"[{CJK}]{{2}}|\w{{3,}}")
 _SENTENCE_END = regex(r"[.!?;:]\s+|[\u3002\uff01\uff1f]")
 _OWN_LINE = regex(f"[{''.join({**AGAIN_WORTH, **PROSE_WORTH})}]")
+_SYMBOL = regex(r"[!-@\[-`{-~]")
 _LETTERS = regex(rf"[{CJK}]|[^\W\d_]{{2}}")
 
 # By the seq of the message and the number of the line in it, the most needed first.
@@ -93,6 +98,20 @@ def sentences_of(line: str, size: int = SENTENCE_CHARS) -> Iterator[tuple[int, i
         if end - start >= size or start < end == len(line):
             yield start, end
             start = end
+
+
+def whole_sentences(line: str, start: int, end: int) -> int:
+    """The last end of a sentence in this part of a line; its own end if that would lose more than
+    half of it."""
+    ends = [stop for _, stop in sentences_of(line, 1) if start < stop <= end]
+    return ends[-1] if ends and ends[-1] - start >= (end - start) / 2 else end
+
+
+def is_pasted(line: str) -> bool:
+    """Whether a line looks like data of a program, not like words: digits and punctuation are a
+    large part of it."""
+    sample = line[:PASTED_CHARS_READ]
+    return len(line) >= PASTED_CHARS and len(_SYMBOL.findall(sample)) > SYMBOLS * len(sample)
 
 
 def by_message(kept: Kept) -> KeptLines:
@@ -129,15 +148,17 @@ def choose_lines(
     quoted: Set[str] = frozenset(),
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum worth
-    per token, and `per_char` the number of tokens per character. Typed text gets its share of the
-    room before anything else; other lines are left out if the page has them (`told`). If typed text
-    has a share, the remaining room goes to the rest of it, then to the answers. Lines that an
-    earlier gist `quoted` are worth more, so that a line chosen once is rarely lost."""
+    per token, and `per_char` the number of tokens per character. If typed text has a share, a
+    user's words come before anything else, pasted data up to that share, and the remaining room
+    goes to the rest of it and to the answers; other lines are left out if the page has them
+    (`told`). Lines that an earlier gist `quoted` are worth more, so that a line chosen once is
+    rarely lost."""
     choice = Choice(span, need, shown, floor, per_char, said_share, quoted)
-    typed_room = room * typed_share
-    rules_room = room * RULES_SHARE if typed_share else 0.0
-    ruled = choice.keep_rules(rules_room)
-    room -= ruled + choice.keep_typed(max(0.0, typed_room - ruled))
+    if typed_share:
+        typed = choice.keep_rules(room * RULES_SHARE)
+        typed += choice.keep_typed(max(0.0, room * SPOKEN_SHARE - typed))
+        typed += choice.keep_typed(max(0.0, room * typed_share - typed), pasted=True)
+        room -= typed
     choice.on_page |= told
     choice.gather()
     if typed_share:
@@ -149,7 +170,8 @@ def choose_lines(
     left = choice.take_best(choice.queue(), room)
     if typed_share:
         left -= choice.keep_typed(left)
-        choice.keep_answers(left)
+        left -= choice.keep_answers(left)
+        choice.keep_typed(left, pasted=True)
     return {choice.text.location(at): pieces for at, pieces in choice.kept.items()}
 
 
@@ -206,23 +228,33 @@ class Choice:
                     self.take(index)
         return used
 
-    def keep_typed(self, room: float) -> float:
-        """Keeps typed text: the first message, then the others, newest first."""
-        span = enumerate(self.text.span)
-        lines = {home: passage.typed for home, passage in span if passage.typed}
+    def keep_typed(self, room: float, *, pasted: bool = False) -> float:
+        """Keeps typed text: the first message, then the others, newest first; or the pasted logs
+        and data inside it, which say less."""
+        lines: dict[int, Sequence[int]] = {}
+        for home, passage in enumerate(self.text.span):
+            if passage.typed:
+                lines[home] = [at for at in passage.typed if is_pasted(passage.lines[at]) == pasted]
         homes = list(lines)
         return self._keep_evenly({home: lines[home] for home in homes[:1] + homes[:0:-1]}, room)
 
     def keep_answers(self, room: float) -> float:
-        """Keeps the agent's last answer before each user message, newest first."""
-        span = self.text.span
-        typed = {passage.seq for passage in span if passage.typed}
-        homes = [
-            home
-            for home in reversed(range(len(span)))
-            if span[home].role == "assistant" and span[home].seq + 1 in typed
-        ]
-        return self._keep_evenly({home: range(len(span[home].lines)) for home in homes}, room)
+        """Keeps the agent's last words before each user message, newest first."""
+        answers: dict[int, Sequence[int]] = {}
+        last = -1
+        for home, passage in enumerate(self.text.span):
+            if passage.typed and last >= 0:
+                answers[last] = self._said(last)
+                last = -1
+            elif passage.role == "assistant" and self._said(home):
+                last = home
+        return self._keep_evenly(dict(reversed(answers.items())), room)
+
+    def _said(self, home: int) -> list[int]:
+        """The lines of prose in a message of the agent."""
+        passage = self.text.span[home]
+        origins = passage.origins or SAID * len(passage.lines)  # a quote of an earlier gist
+        return [at for at, origin in enumerate(origins) if origin == SAID]
 
     def _keep_evenly(self, lines: Mapping[int, Sequence[int]], room: float) -> float:
         """Keeps these lines of each message, in this order: all of them if there is room, else
@@ -245,7 +277,9 @@ class Choice:
                 if self._missing_chars(at):  # another message may have added it since
                     more = chars if chars <= left + REQUEST_CHARS_OVER else left
                     more = min(more, int((room - used) / self.per_char))
-                    end = len(self.text.lines[at]) - chars + more
+                    start = len(self.text.lines[at]) - chars
+                    more = whole_sentences(self.text.lines[at], start, start + more) - start
+                    end = start + more
                     index = self.add(at, 0, end, self.text.names[at])
                     self.done.add(index)
                     used += self.price(self.candidates[index])
@@ -282,7 +316,7 @@ class Choice:
                 age = now - text.span[text.home[at]].seq
                 more = TIMES_WORTH[min(max(times[line], 1), len(TIMES_WORTH)) - 1]
                 worths[at] = best[0] * more / (1 + age / best[1]) ** AGE_POWER
-            if origin in PROSE_WORTH:
+            if origin in PROSE_WORTH and not is_pasted(line):
                 said[at] = {word.lower() for word in _PROSE_WORD.findall(line)}
         lines_with = Counter(chain.from_iterable(said.values()))
         rarity = {
@@ -292,6 +326,9 @@ class Choice:
         for at, found in said.items():
             if len(found) >= PROSE_WORDS_MIN:
                 worth = PROSE_WORTH[text.origins[at]] * sum(map(rarity.__getitem__, found))
+                last = text.origins[text.first[text.home[at] + 1] - 1]
+                if last not in PROSE_WORTH and text.lines[at].endswith(ANNOUNCING):
+                    worth *= ANNOUNCED  # the call that follows says it
                 worths[at] += worth * (1 + prose_share * PROSE_TIGHT * (1 + at / len(text.lines)))
         return worths
 

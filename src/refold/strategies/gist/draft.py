@@ -35,7 +35,7 @@ TIGHT = 0.06
 SHARE, SHARE_MOST = 0.6, 0.3
 # The share of the room for prose alone. It grows as less than this share of the text can stay: the
 # fewer lines there are, the more it matters that some of them say why.
-PROSE_TIGHT, PROSE_LEAST, PROSE_MOST = 0.05, 0.08, 0.6
+PROSE_TIGHT, PROSE_LEAST, PROSE_MOST = 0.1, 0.08, 0.7
 MARK = "Also named: "
 _LOCATION = re.compile(r"\.\w+[-:]\d+$")  # `a.py-12`, as in search output
 _SIDES = ("a/", "b/")  # of a diff

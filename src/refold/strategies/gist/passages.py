@@ -56,9 +56,18 @@ _WORD = re.compile(r"[A-Za-z]{3,}")
 Pieces = list[tuple[int, int]]
 
 
+# A line of a result that says only that something went well.
+_ROUTINE = re.compile(
+    r"(?:ok|pass(?:ed)?|-+ pass:?|[\u2713\u2714\u2705])(?:\s.*|$)"
+    r"|.{0,200}\b(?:updated|written|created|saved|applied) successfully\b.{0,80}"
+    r"|(?:process )?\W?exit(?:ed)?(?: with)?[ _]?(?:code|status)\W{1,3}0\W*",
+    re.IGNORECASE,
+)
+
 # The origin of a line, one letter each: prose of the agent, a command or another argument of one
 # line, a line of a longer command, of new text, of text that is never quoted (an edit replaced it,
-# a tool's name, the report of a change), of a file that the agent read, of anything else.
+# a tool's name, a limit, the report of a change or of success), of a file that the agent read, of
+# anything else.
 SAID, TYPED, COMMAND, ARGUMENT, SCRIPT, WRITTEN, REPLACED, FILE, OTHER = "stcamprfo"
 
 
@@ -269,6 +278,11 @@ class Reader:
         read = passage(slot.seq, slot.message.role, "\n".join(part for _, part in parts))
         if slot.message.role == "assistant":
             read.origins = "".join(origins_in(origin, part) for origin, part in parts)
+            # The words of a tool's schema, and its limits and switches, are no names of the work.
+            if schema := schema_words(slot.message):
+                read.names = [
+                    tuple([name for name in names if name not in schema]) for names in read.names
+                ]
         sources: dict[str, None] = {}  # of the results, as far as their calls were read before
         origins = set[str]()
         for block in slot.message.blocks:
@@ -284,6 +298,9 @@ class Reader:
             read.origins = FILE * len(read.lines)
         elif origins == {REPLACED} and len(read.lines) <= ROUTINE_LINES:
             read.origins = REPLACED * len(read.lines)
+        elif origins:
+            routine = [_ROUTINE.fullmatch(line) for line in read.lines]
+            read.origins = "".join([REPLACED if match else OTHER for match in routine])
         if is_request(slot):  # the user's own words, not lines that the agent added
             own = without_colors(own_text(slot.message)).splitlines()
             typed = {line.strip() for line in own}
@@ -368,10 +385,31 @@ def _origin(name: str, arguments: dict[str, Any]) -> str:
     if key.startswith("old") and any(key_of(other) == f"new{key[3:]}" for other in arguments):
         return REPLACED
     value = arguments[name]
+    if is_scalar(value):
+        return REPLACED
     is_long = isinstance(value, str) and "\n" in value.strip()
     if is_command_key(key):
         return SCRIPT if is_long else COMMAND
     return WRITTEN if is_long else ARGUMENT
+
+
+def schema_words(message: Message) -> set[str]:
+    """The names of the tools that a message calls and of their arguments, and the values that are
+    not text, such as a limit."""
+    schema = set[str]()
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            schema.add(block.name)
+            values = _arguments(block)
+            if isinstance(values, dict):
+                schema.update(values)
+                schema.update(str(value) for value in values.values() if is_scalar(value))
+    return schema
+
+
+def is_scalar(value: object) -> bool:
+    """Whether the value of an argument is a number, a switch, or nothing at all."""
+    return value is None or isinstance(value, int | float)
 
 
 def origins_in(origin: str, text: str) -> str:
