@@ -130,14 +130,16 @@ def _fields(value: type[msgspec.Struct]) -> Iterator[str]:
     hints: dict[str, Any] = {}
     for base in reversed(value.__mro__):
         hints.update(vars(base).get("__annotations__", {}))
-    for one in msgspec.structs.fields(value):
-        shown = _plain(repr(_default(one))) if not one.required else ""
-        default = "" if one.required else f" = {'...' if ' at 0x' in shown else shown}"
-        yield f"    {one.name}: {_annotation(hints.get(one.name, one.type))!r}{default}"
-
-
-def _default(one: Any) -> Any:
-    return one.default if one.default is not msgspec.NODEFAULT else one.default_factory()
+    # Not `msgspec.structs.fields`: that needs names which are imported for type checking only.
+    names, defaults = value.__struct_fields__, value.__struct_defaults__
+    required = (msgspec.NODEFAULT,) * (len(names) - len(defaults))
+    for field, default in zip(names, (*required, *defaults), strict=True):
+        made = getattr(default, "factory", None)
+        shown = _plain(repr(made() if made else default))
+        given = (
+            "" if default is msgspec.NODEFAULT else f" = {'...' if ' at 0x' in shown else shown}"
+        )
+        yield f"    {field}: {_annotation(hints[field])!r}{given}"
 
 
 def _function_parts(name: str, function: Any) -> Iterator[str]:

@@ -62,7 +62,7 @@ FIRST_EVENTS, PREVIEW_EVENTS = 4, 40
 REDACTED_CHARS = 2_000
 UNTITLED = "Untitled"
 WORDLESS = ("erase", "revert", "restore", "pin")  # they only refer to other events
-_SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|ses_\w{1,100}", re.A)
+_SESSION_ID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|ses_\w{1,100}", re.A)
 POSITION_DIGITS = 18
 POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
