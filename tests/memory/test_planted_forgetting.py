@@ -21,6 +21,7 @@ from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.memory.erasure import Forgetter, Order
 from refold.memory.fold import sealed
+from refold.memory.journal import Journal
 from refold.stores import open_store
 from tests.edges.cli.rooms import run
 
@@ -221,6 +222,37 @@ def test_without_the_order_nothing_is_erased_until_the_user_orders_it_again(inte
     assert 2 in erased(own) and 2 in erased(far)
     with refold.open_memory(store=own, embedder=False) as memory:
         assert memory.list() is not None and memory.said == []
+
+
+def test_an_order_that_cannot_be_written_forgets_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with refold.open_memory(store=f"sqlite:{tmp_path}/a.db", embedder=False) as memory:
+        entry = memory.store(SECRET)
+        with pytest.raises(refold.Unavailable, match="cannot be written"):
+            memory.forget(entry.id)
+        assert [one.id for one in memory.list()] == [entry.id]
+
+
+def test_an_order_alone_erases_nothing(tmp_path, monkeypatch):
+    """A kill before the marker was written: the entry is as it was, and can be forgotten again."""
+    own = f"sqlite:{tmp_path}/a.db"
+    talk(own)
+    before = events(own)
+    with refold.open_memory(store=own, embedder=False) as memory:
+        entry = memory.store(SECRET, source=(TALK, 2))
+
+        def killed(*_given: object) -> None:
+            raise Killed
+
+        monkeypatch.setattr(Journal, "append", killed)
+        with pytest.raises(Killed):
+            memory.forget(entry.id, source=True)
+        monkeypatch.undo()
+    with refold.open_memory(store=own, embedder=False) as memory:
+        assert entry.id in [one.id for one in memory.list()] and memory.said == []
+        assert events(own) == before
+        assert memory.forget(entry.id, source=True).messages
 
 
 @pytest.mark.parametrize("said", [(), (SECRET,)])
