@@ -358,7 +358,15 @@ def test_no_path_leads_out(path: str) -> None:
 # --- notes that came with a clone ---
 
 HOOK = "#!/bin/sh\ntouch owned\n"
-ACTED_ON = (".mcp.json", ".claude/settings.json", ".vscode/tasks.json", "sub/.env", "refold.toml")
+ACTED_ON = (
+    ".mcp.json",
+    ".claude/settings.json",
+    ".vscode/tasks.json",
+    "sub/.env",
+    "refold.toml",
+    "Refold.TOML",
+    "\u200c.env",
+)
 NEVER = (
     *(".git/hooks/pre-commit", ".GIT/config", ".g\u200cit/config", ".git. /config", "git~1/config"),
     *("sub/.git/config", ".git", ".refold/refold.db", "sub/.Refold/x", ".hg/hgrc", ".jj/x"),

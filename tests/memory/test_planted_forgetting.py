@@ -21,7 +21,9 @@ from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.memory.erasure import Forgetter, Order
 from refold.memory.fold import sealed
+from refold.memory.journal import Journal
 from refold.stores import open_store
+from tests.edges.cli.rooms import run
 
 SECRET = "The staging key is Xylophone12"
 OTHER = "Deployments happen on Tuesday"
@@ -173,9 +175,13 @@ def erased(url: str) -> list[int]:
     return [event.seq for event in events(url) if event.erased]
 
 
-def test_the_users_own_order_is_carried_out_after_a_kill_in_the_stores_it_names(interrupted):
+@pytest.mark.parametrize("way", ["the same", "synced"])
+def test_the_users_own_order_is_carried_out_after_a_kill_in_the_stores_it_names(
+    interrupted, tmp_path, way
+):
     own, far, entry = interrupted
-    with refold.open_memory(store=own, embedder=False) as memory:
+    url = own if way == "the same" else f"hybrid:{own}?far=files:{tmp_path}/team"
+    with refold.open_memory(store=url, embedder=False) as memory:
         assert memory.list(scope="project") == [] and memory.said == []
         assert next(one.what for one in memory.log() if one.entry == entry) == "forgotten"
     assert 2 in erased(own) and 2 in erased(far)
@@ -216,6 +222,49 @@ def test_without_the_order_nothing_is_erased_until_the_user_orders_it_again(inte
     assert 2 in erased(own) and 2 in erased(far)
     with refold.open_memory(store=own, embedder=False) as memory:
         assert memory.list() is not None and memory.said == []
+
+
+def test_an_order_that_cannot_be_written_forgets_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    with refold.open_memory(store=f"sqlite:{tmp_path}/a.db", embedder=False) as memory:
+        entry = memory.store(SECRET)
+        with pytest.raises(refold.Unavailable, match="cannot be written"):
+            memory.forget(entry.id)
+        assert [one.id for one in memory.list()] == [entry.id]
+
+
+def test_an_order_alone_erases_nothing(tmp_path, monkeypatch):
+    """A kill before the marker was written: the entry is as it was, and can be forgotten again."""
+    own = f"sqlite:{tmp_path}/a.db"
+    talk(own)
+    before = events(own)
+    with refold.open_memory(store=own, embedder=False) as memory:
+        entry = memory.store(SECRET, source=(TALK, 2))
+
+        def killed(*_given: object) -> None:
+            raise Killed
+
+        monkeypatch.setattr(Journal, "append", killed)
+        with pytest.raises(Killed):
+            memory.forget(entry.id, source=True)
+        monkeypatch.undo()
+    with refold.open_memory(store=own, embedder=False) as memory:
+        assert entry.id in [one.id for one in memory.list()] and memory.said == []
+        assert events(own) == before
+        assert memory.forget(entry.id, source=True).messages
+
+
+@pytest.mark.parametrize("said", [(), (SECRET,)])
+def test_the_command_in_the_notice_ends_what_another_began(said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own, entry = f"sqlite:{tmp_path}/.refold/refold.db", "mem-0123456789abcdef"
+    bodies = [Memory(entry=entry, content=content) for content in said]
+    plant(own, [*bodies, marker(entry, [], None, "")])
+    assert f"'{entry}'" in run("memory", "add", "The port is 80").stderr
+    done = run("memory", "forget", entry, "--yes")
+    assert done.exit_code == 0 and f"{len(said)} event" in done.stdout
+    assert run("memory", "add", "The host is db").stderr == ""
 
 
 def test_a_team_mate_adds_nothing_to_an_order(interrupted, tmp_path):

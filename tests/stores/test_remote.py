@@ -246,6 +246,32 @@ def test_a_token_of_the_environment_goes_to_one_server_alone(token, named, opene
     assert given_to == ({far} & set(opened) if is_server else {opened[0]})
 
 
+HOSTS = st.one_of(
+    st.sampled_from(
+        [
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "xlocalhost",
+            "127.1",
+            "0.0.0.0",
+            "[::2]",
+        ]
+    ),
+    st.from_regex(r"[a-z]{1,8}(\.[a-z]{2,5}){1,2}", fullmatch=True),
+    st.ip_addresses(v=4).map(str).filter(lambda one: one != "127.0.0.1"),
+)
+
+
+@given(HOSTS, st.integers(1, 65_535))
+def test_no_token_goes_to_another_machine_in_the_clear(host, port):
+    """Refused before anything is sent, wherever the address comes from."""
+    for url in (f"http://{host}/acme", f"http://{host}:{port}/acme", f"HTTP://{host}/acme"):
+        with pytest.raises(Invalid):
+            open_store(url)
+        with pytest.raises(Invalid):
+            open_store(f"hybrid:memory:?far={url}").sync()
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_token_does_not_follow_a_redirect(status, monkeypatch):
     monkeypatch.setenv("REFOLD_TOKEN", f"rft_{status}")

@@ -186,7 +186,9 @@ class FileVersions:
     def _planned(self, version: FileVersion, root: str | Path, only: Sequence[str]) -> FileChange:
         try:
             place = _place(version, root, is_named=bool(only))
-            if not only and any(name.startswith(".") or name in SETTINGS for name in place.names):
+            if not only and any(
+                one.startswith(".") or one in SETTINGS for one in place.plain_names
+            ):
                 raise Denied(
                     "tools act on such a file, so it has to be named to be put back (--file)"
                 )

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -156,7 +156,8 @@ class Forgetter(Struct, frozen=True):
 
     def _order_file(self, entry: str) -> Path:
         """The file of the user's order to forget entries of this log, by the first of them."""
-        name = msgspec.json.encode((self.journal.store.url, self.journal.id, entry))
+        place = self.journal.store.url.removeprefix("hybrid:").partition("?far=")[0]
+        name = msgspec.json.encode((place, self.journal.id, entry))
         folder = data_folder(os.environ) / "refold" / "erasing"
         return folder / hashlib.sha256(name).hexdigest()
 
@@ -205,14 +206,9 @@ def _words(version: Version) -> str:
 @contextmanager
 def _opened(urls: Sequence[str], known: Sequence[Store]) -> Iterator[list[Store]]:
     """Opens other stores for the length of a block, except those that are open already."""
-    opened: list[Store] = []
-    try:
-        for url in urls:
-            opened.append(open_store(url))
+    with ExitStack() as stack:
+        opened = [stack.enter_context(closing(open_store(url))) for url in urls]
         yield [one for one in opened if not any(is_same_place(one, other) for other in known)]
-    finally:
-        for store in opened:
-            store.close()
 
 
 def _receipt(
@@ -283,15 +279,11 @@ def erase_shown(store: Store, order: Order, contents: Sequence[str]) -> Erased:
         _erase_bytes(store, matches)
     if going:
         _erase_from_index(store)
+    gone = {_own(matches.about, seq) for matches in going for seq in matches.erasures}
+    summaries = {_own(matches.about, seq) for matches in going for seq in matches.summaries}
     return Erased(
-        messages=len(
-            {
-                _own(matches.about, seq)
-                for matches in going
-                for seq in matches.erasures.keys() - set(matches.summaries)
-            }
-        ),
-        summaries=len({_own(matches.about, seq) for matches in going for seq in matches.summaries}),
+        messages=len(gone - summaries),
+        summaries=len(summaries),
         mentions=tuple((matches.about.id, seq) for matches in found for seq in matches.mentions),
         artifacts=tuple(dict.fromkeys(name for matches in going for name in matches.artifacts)),
     )

@@ -208,7 +208,7 @@ class Scopes:
         gone = Forgotten(out_of_reach=())
         for journal, ids in meant:
             versions = journal.entries().versions_of(ids)
-            entries = dict.fromkeys(version.body.entry for version in versions)
+            entries = dict.fromkeys([*ids, *(version.body.entry for version in versions)])
             gone += Forgotten(entries=tuple(entries), events=len(versions), out_of_reach=())
         return gone
 

@@ -53,14 +53,20 @@ class Place(Struct, frozen=True):
     def path(self) -> str:
         return os.path.join(self.root, *self.names)
 
+    @property
+    def plain_names(self) -> list[str]:
+        """The names as any file system may take them: without case, invisible characters, and dots
+        and spaces at the end."""
+        printable = ("".join(filter(str.isprintable, name)) for name in self.names)
+        return [name.casefold().rstrip(". ") for name in printable]
+
     def has(self, folders: Sequence[str]) -> bool:
-        """Whether one of these hidden folders is on the path, in any spelling that a file system
-        takes for it: case, invisible characters, dots and spaces at the end, a short name."""
-        for name in self.names:
-            plain = "".join(filter(str.isprintable, name)).casefold().rstrip(". ")
-            if any(plain == one or plain.startswith(f"{one[1:7]}~") for one in folders):
-                return True
-        return False
+        """Whether one of these hidden folders is on the path, also by its short name."""
+        return any(
+            name == folder or name.startswith(f"{folder[1:7]}~")
+            for name in self.plain_names
+            for folder in folders
+        )
 
 
 def place_in(root: str | Path, path: str) -> Place:
