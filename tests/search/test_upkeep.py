@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -114,6 +116,30 @@ def test_a_lost_or_damaged_index_is_built_anew_and_said(store, harm):
     again = full_text(store)
     assert len(again.search("walrus", limit=50)) == 50
     assert [name for name, _ in again.said] == ([] if harm is os.unlink else ["index-rebuilt"])
+
+
+def test_an_index_that_another_process_is_sealing_is_not_taken_for_changed(store, monkeypatch):
+    talk(store, "a", ["one walrus"])
+    first = full_text(store)
+    assert len(first.search("walrus")) == 1
+    closed, opened, set_time = threading.Event(), threading.Event(), os.utime
+
+    def later(*args, **kwargs):
+        closed.set()
+        opened.wait(10)
+        set_time(*args, **kwargs)
+
+    monkeypatch.setattr(os, "utime", later)
+    with ThreadPoolExecutor(1) as pool:
+        sealing = pool.submit(first.close)
+        assert closed.wait(10)
+        inode = os.stat(first.path).st_ino
+        slept = time.sleep
+        monkeypatch.setattr(time, "sleep", lambda seconds: (opened.set(), slept(seconds)))
+        again = full_text(store)
+        assert len(again.search("walrus")) == 1 and again.said == []
+        sealing.result()
+    assert opened.is_set() and os.stat(again.path).st_ino == inode
 
 
 def test_damage_that_shows_in_the_middle_of_a_search_is_survived(store):

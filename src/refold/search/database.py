@@ -140,7 +140,8 @@ def copy(path: str) -> apsw.Connection:
             with connection.backup("main", file, "main") as backup:
                 backup.step(-1)
         _initialize(connection, INDEX)
-        if is_changed and connection.pragma("user_version") > SEALED:
+        is_sealed = connection.pragma("user_version") > SEALED
+        if is_changed and is_sealed and not _is_sealed_soon(path):
             raise Foreign
     except (Foreign, apsw.Error, UnicodeDecodeError):
         connection.close(True)
@@ -194,7 +195,7 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
     connection = sqlite_file.connect(path, sqlite_file.WRITE)
     try:
         _initialize(connection, form)
-        if is_changed and connection.pragma("user_version") > SEALED:
+        if is_changed and connection.pragma("user_version") > SEALED and not _is_sealed_soon(path):
             raise apsw.CorruptError("another program changed it")
     except BaseException:
         connection.close(True)
@@ -205,6 +206,16 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
 def _is_changed(path: str) -> bool:
     """Whether a sealed file has changed. While it is open, there is a WAL."""
     return not os.path.lexists(f"{path}-wal") and os.stat(path).st_mtime_ns % SECOND_NS != 0
+
+
+def _is_sealed_soon(path: str) -> bool:
+    """Whether a process is sealing the file just now: it has closed it, and sets its time next."""
+    deadline = time.monotonic() + BUSY_MS / 1000
+    while os.stat(path).st_mtime_ns % SECOND_NS:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 def close(connection: apsw.Connection) -> None:
