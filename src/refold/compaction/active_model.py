@@ -26,7 +26,8 @@ from refold.dialects.call_options import replaced
 from refold.dialects.input import plain_value
 from refold.dialects.native import Takes, native_wire, takes_none
 from refold.dialects.page import Page
-from refold.dialects.protocol import CacheMarks, Dialect, Marker
+from refold.dialects.protocol import ANSWER_MIN, CacheMarks, Dialect, Marker
+from refold.dialects.wire import at
 from refold.errors import Invalid
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
@@ -69,6 +70,13 @@ class ActiveModel:
         system, tools, answer = replaced(dialect, keywords)
         state, count = self._log.sums, self._log.counter
         self._added, self._answer = 0, answer
+        budget = at(keywords, ("thinking", "budget_tokens"))
+        if type(budget) is int and not answer:
+            # Thinking counts toward the limit of the answer, for which the page must leave room.
+            window = self._limits.window
+            slack = max(SLACK_TOKENS, round(window * SLACK_RATIO))
+            least = budget + ANSWER_MIN + slack
+            self._answer = least if least < window // 2 else 0  # else `finished` says so
         if isinstance(system, str | list | tuple | Mapping):
             self._added += count_system(system, count) - state.system_tokens
         if tools is not None:

@@ -55,6 +55,9 @@ class Arranged(Struct, frozen=True):
     places: Sequence[int | None]
 
 
+# Tokens that an answer needs besides thinking, unless the caller asked for fewer.
+ANSWER_MIN = 1_024
+
 GO_ON = "(go on)"  # inserted as a user's words where a provider requires that the user speaks last
 
 
