@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import refold
+import refold.conversations
 from refold.artifacts.kinds.registry import KINDS
 from refold.config import Config
 from refold.core.codec import check, from_line, to_line
@@ -20,6 +22,8 @@ from refold.edges.commands import COMMANDS
 from refold.log.notices import NAMES
 from refold.tokens.models import table
 
+# Names that begin at a context, or at the functions for whole conversations.
+NAMED = re.compile(r"(?<![\w./-])(context|conversations)((?:\.[a-z_]+)+)")
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FRAMEWORKS = ROOT / "docs" / "guides" / "frameworks"
@@ -162,6 +166,21 @@ def test_the_sample_lines_of_the_format_are_events_with_a_sound_chain():
     events = [from_line(line) for line in lines]
     assert [to_line(event) for event in events] == lines
     assert list(check(events)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_method_that_the_docs_name_exists(page):
+    """In code, in sentences and in tables: `context.pin`, `context.memory.export`,
+    `refold.conversations.erase`."""
+    with refold.open("c", store="memory:", embedder=False) as context:
+        starts = {"context": context, "conversations": refold.conversations}
+        for start, names in NAMED.findall(page.read_text("utf-8")):
+            value = starts[start]
+            for name in names.split(".")[1:]:
+                assert hasattr(value, name), f"{start}{names}"
+                value = getattr(value, name)
+                if callable(value):
+                    break
 
 
 def test_links_between_the_docs_lead_somewhere():

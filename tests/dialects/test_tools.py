@@ -130,6 +130,48 @@ NAMED: dict[str, Any] = {
 }
 
 
+KINDS_OF_SCHEMA = st.sampled_from(
+    [
+        None,
+        {},
+        [],
+        "object",
+        5,
+        True,
+        {"type": "object"},
+        {"properties": {"a": {}}},
+        {"type": "string"},
+        {"type": ["object", "null"]},
+        {"type": "array"},
+        {"type": None},
+    ]
+)
+KEYED: dict[str, Any] = {
+    "input_schema": lambda schema: {"name": "run", "input_schema": schema},
+    "parameters": lambda schema: {"name": "run", "parameters": schema},
+    "function": lambda schema: {
+        "type": "function", "function": {"name": "run", "parameters": schema},
+    },
+    "flat": lambda schema: {"type": "function", "name": "run", "parameters": schema},
+}  # fmt: skip
+
+
+@given(KINDS_OF_SCHEMA, st.sampled_from(sorted(KEYED)))
+def test_a_schema_is_accepted_exactly_if_it_is_of_an_object(schema: Any, key: str) -> None:
+    tool = KEYED[key](schema)
+    context = refold.open("x", store="memory:", embedder=False)
+    context.append({"role": "user", "content": "go"})
+    is_object = isinstance(schema, dict) and schema.get("type", "object") == "object"
+    if schema is None or is_object:
+        context.update(tools=[tool])
+        for name in DIALECTS:
+            assert dialect(name).check(context.request(name)) == []
+    else:
+        with pytest.raises(Invalid, match="'run'") as refusal:
+            context.update(tools=[tool])
+        assert '"type": "object"' in (refusal.value.hint or "")
+
+
 MISPLACED: list[Any] = [
     {"type": "tool_use", "id": "t", "name": "MARK", "input": {}},
     {"type": "thinking", "thinking": "MARK", "signature": "s"},

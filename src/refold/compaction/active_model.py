@@ -16,18 +16,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold import dialects
-from refold.compaction.limits import factor, limits
+from refold.compaction.limits import factor, limits, with_room
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, Load, current_tokens
 from refold.core.fold import Fold, is_plausible, is_possible
 from refold.core.model import Lesson, Message, Meta, Native, Usage, View
 from refold.dialects import DIALECTS
+from refold.dialects.call_options import replaced
+from refold.dialects.input import plain_value
 from refold.dialects.native import Takes, native_wire, takes_none
 from refold.dialects.page import Page
-from refold.dialects.protocol import CacheMarks, Dialect, Marker
+from refold.dialects.protocol import ANSWER_MIN, CacheMarks, Dialect, Marker
+from refold.dialects.wire import at
 from refold.errors import Invalid
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
+from refold.tokens.counter import count_system, count_tools
 from refold.tokens.models import cost, input_price, model_info
 
 DIALECT_DEFAULT = "openai_chat"
@@ -46,6 +50,9 @@ class ActiveModel:
     def __init__(self, log: OpenLog) -> None:
         self._log = log
         self.keywords: Mapping[str, Any] = {}  # the caller's options of the newest request
+        # Tokens that these add to the page, and the length that they ask of the answer.
+        self._added, self._answer = 0, 0
+        self._reported = (0, 0)  # the head of the newest reported request, and what it had added
         self._given: dict[str, int] = {}  # windows that are not in the log yet, by model
         self.changed: list[Callable[[], None]] = []
         self._name: str | None = None
@@ -55,6 +62,25 @@ class ActiveModel:
         self._window = self.window
         self._limits = self.budget_under(None)
         self._load: tuple[Fold, int, Budget, Load] | None = None
+
+    def ask(self, keywords: Mapping[str, Any], dialect: str) -> None:
+        """Takes the caller's options of a new request: a system prompt or tools in place of ours,
+        and a limit of the answer, count against the window."""
+        self.keywords, self._load = keywords, None
+        system, tools, answer = replaced(dialect, keywords)
+        state, count = self._log.sums, self._log.counter
+        self._added, self._answer = 0, answer
+        budget = at(keywords, ("thinking", "budget_tokens"))
+        if type(budget) is int and not answer:
+            # Thinking counts toward the limit of the answer, for which the page must leave room.
+            window = self._limits.window
+            slack = max(SLACK_TOKENS, round(window * SLACK_RATIO))
+            least = budget + ANSWER_MIN + slack
+            self._answer = least if least < window // 2 else 0  # else `finished` says so
+        if isinstance(system, str | list | tuple | Mapping):
+            self._added += count_system(system, count) - state.system_tokens
+        if tools is not None:
+            self._added += count_tools(plain_value(tools), count) - state.tools_tokens
 
     # --- which model ---
 
@@ -169,8 +195,8 @@ class ActiveModel:
         """The complete call for a page, with the options of the newest request: they may change
         how messages are rendered."""
         page = self.page(dialect)
-        call = {**self.call_fields(page.dialect), **page.render(view).request, **self.keywords}
-        return page.dialect.finished(call)
+        call = {**self.call_fields(page.dialect), **page.render(view).request}
+        return page.dialect.finished(page.dialect.with_keywords(call, self.keywords))
 
     def takes(self, dialect: str) -> Takes:
         """Whether this model accepts a native summary: in its original format, if the provider is
@@ -186,16 +212,23 @@ class ActiveModel:
         return takes
 
     def _output_tokens(self) -> int:
-        configured = self._log.config.output_tokens
-        most = min(OUTPUT_DEFAULT, self.info.output or OUTPUT_DEFAULT, self.budget.reserve)
-        return max(1, most) if configured is None else configured
+        configured, own = self._log.config.output_tokens, self.info.output
+        if configured is not None:
+            return min(configured, own or configured)
+        most = min(OUTPUT_DEFAULT, own or OUTPUT_DEFAULT, self.budget.reserve)
+        return max(1, most)
 
     @property
     def output_max(self) -> int:
         """The maximum length of an answer to the page: the model's output limit, or what its window
         has left. Some room is kept in case the page is larger than we count."""
         budget, current = self.load
-        left = budget.window - current - max(SLACK_TOKENS, round(current * SLACK_RATIO))
+        left = (
+            budget.window
+            - current
+            - self._extra()
+            - max(SLACK_TOKENS, round(current * SLACK_RATIO))
+        )
         return min(self.info.output or left, left)
 
     # --- limits ---
@@ -212,9 +245,20 @@ class ActiveModel:
             budget = replace(budget, factor=factor(state, self.info, lesson))
         if share := self._log.config.compact_share:
             budget = budget.paced(share, round(state.said_tokens * budget.factor))
+        answer = self._answer or self._log.config.output_tokens or 0
+        if answer:
+            answer = min(answer, self.info.output or answer)
+        budget = with_room(budget, self._extra(), answer)
         load = Load(budget, current_tokens(state, budget.factor))
         self._load = state, state.head, self._limits, load
         return load
+
+    def _extra(self) -> int:
+        """Tokens that the caller's options add to the page, besides those that the provider has
+        already reported with it."""
+        anchor = self._log.log.state.anchor
+        is_reported = anchor is not None and anchor.upto == self._reported[0]
+        return self._added - (self._reported[1] if is_reported else 0)
 
     @property
     def budget(self) -> Budget:
@@ -235,7 +279,7 @@ class ActiveModel:
         """Whether a page that cannot be shortened may be sent: it may use an assumed reserve, but
         neither a configured one nor more than the model's own limit."""
         config, budget = self._log.config, self.budget
-        if config.reserve_tokens is not None:
+        if config.reserve_tokens is not None or self._answer or self._extra():
             return self.fits()
         own = None if self.window else self.info.input_max
         return self.current <= min(budget.window, own or budget.window)
@@ -284,6 +328,8 @@ class ActiveModel:
         our count, nor is one for a page that changed before its answer came: it can no longer be
         counted."""
         sums = self._log.sums
+        if not usage.estimated:
+            self._reported = upto, self._added
         is_other = usage.estimated or sums.changed_at() > upto
         counted = 0 if is_other else sums.shown_tokens(upto)
         cost = self.cost(usage) if is_possible(usage, counted) else None

@@ -21,6 +21,7 @@ from refold.core.budget import RESERVE_MAX, Budget, budget_for, factor_of
 from refold.core.fold import Fold
 from refold.core.model import Lesson
 from refold.dialects.overflow import LIMIT_MIN
+from refold.errors import Invalid
 from refold.settings.sources import has_user_limits, loaded
 from refold.tokens.models import Model, model_info
 
@@ -43,6 +44,27 @@ def factor(state: Fold, info: Model, lesson: Lesson | None) -> float:
         return factor_of(state, info.name)
     is_reported = state.anchor is not None and state.anchor.upto > lesson.upto
     return factor_of(state, info.name) if is_reported else lesson.factor
+
+
+def with_room(budget: Budget, extra: int, answer: int) -> Budget:
+    """The budget for a request that has `extra` tokens beside the page, and asks for this many in
+    its answer."""
+    reserve = max(budget.reserve, answer) + max(0, extra)
+    if reserve == budget.reserve:
+        return budget
+    limit = budget.window - reserve
+    if limit <= 0:
+        what = f"{extra:,} tokens beside the page and {answer:,} of the answer"
+        hint = "lower max_tokens (output_tokens), or shorten the system prompt and the tools"
+        raise Invalid(f"{what} leave no room in a window of {budget.window:,}", hint=hint)
+    compact_at = min(budget.compact_at, limit)
+    return replace(
+        budget,
+        reserve=reserve,
+        warn_at=budget.warn_at * compact_at // max(1, budget.compact_at),
+        compact_at=compact_at,
+        critical_at=max(compact_at, min(budget.critical_at, limit)),
+    )
 
 
 def budget_of(state: Fold, config: Config, info: Model) -> Budget:

@@ -86,6 +86,22 @@ def option_faults(dialect: str, options: Request, names: list[Any]) -> Faults:
     yield from _FAULTS[dialect](options, named)
 
 
+def replaced(dialect: str, keywords: Request) -> tuple[Any, list[Any] | None, int]:
+    """What the caller's keywords send in place of the conversation's system prompt and tools (None:
+    nothing), and the limit of the answer that they set; 0 without one."""
+    config = keywords.get("config")
+    options = config if dialect == "gemini" and isinstance(config, Mapping) else keywords
+    names = ("system", "instructions", "system_instruction", "systemInstruction")
+    system = next((options[name] for name in names if options.get(name) is not None), None)
+    tools = options.get("tools")
+    limits = (options.get(name) for name in (*_LIMITS, "maxOutputTokens"))
+    answer = max((limit for limit in limits if type(limit) is int), default=0)
+    return system, tools if isinstance(tools, list) else None, max(0, answer)
+
+
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
 def _missing(choice: Any, name: Any, names: list[str]) -> Faults:
     if name not in names:
         yield f"tool_choice: {shown(choice)} names no tool of this request"

@@ -45,16 +45,13 @@ Wire = dict[str, Any]
 
 
 class Rendered(Struct, frozen=True):
-    """A request, the content it could not express, and the repairs made to its order."""
+    """A request, the content it could not express, and the repairs made to its order. It is empty
+    if nobody says anything but the system: some formats have such messages, others a field."""
 
     request: dict[str, Any]
     lost: tuple[str, ...]
     repairs: tuple[str, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the request has no messages, and so nothing to ask the model."""
-        return not any(map(self.request.get, _MESSAGE_KEY.values()))
+    is_empty: bool = False
 
 
 class PageMessage(Struct, frozen=True, kw_only=True):
@@ -126,7 +123,8 @@ class Page:
         )
         if self.alternates:
             request["messages"] = alternating(request["messages"]).messages
-        return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs))
+        is_empty = all(message.get("role") in ("system", "developer") for message in messages)
+        return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs), is_empty)
 
     def shown(self, view: View, options: Mapping[str, Any]) -> list[PageMessage]:
         """The messages of the request that has these options, without cache marks, each with its

@@ -55,6 +55,9 @@ class Arranged(Struct, frozen=True):
     places: Sequence[int | None]
 
 
+# Tokens that an answer needs besides thinking, unless the caller asked for fewer.
+ANSWER_MIN = 1_024
+
 GO_ON = "(go on)"  # inserted as a user's words where a provider requires that the user speaks last
 
 
@@ -121,6 +124,11 @@ class Dialect(Protocol):
         indices of messages that end a stable prefix; marks are set on copies of the messages."""
         ...
 
+    def with_keywords(self, request: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """The request with the caller's own keywords, which come last. Invalid if both set what
+        cannot be replaced."""
+        ...
+
     def finished(self, request: dict[str, Any], *, output_max: int | None = None) -> dict[str, Any]:
         """The complete call, with the caller's own keywords, as the provider accepts it: a keyword
         may constrain the messages, or the limit of the answer, which may be raised to `output_max`
@@ -136,6 +144,11 @@ class Dialect(Protocol):
 def answering_by_id(message: Message, find_calls: FindCalls) -> Message:
     """`answering` for providers whose results always name their call: the message unchanged."""
     return message
+
+
+def keywords_last(request: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """`with_keywords` for providers where every keyword is one value."""
+    return {**request, **keywords}
 
 
 def finished_as_it_is(request: dict[str, Any], *, output_max: int | None = None) -> dict[str, Any]:

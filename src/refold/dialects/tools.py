@@ -22,13 +22,23 @@ from refold.checked import check, quoted
 from refold.core.model import Media, Message, Opaque, Text, Thinking, ToolCall
 from refold.dialects.form import HOLE
 from refold.dialects.input import plain, plain_value, refused, without_marks
-from refold.dialects.wire import at, is_base64, is_speaker, present, report, shown_text, text_blocks
+from refold.dialects.wire import (
+    at,
+    is_base64,
+    is_object_schema,
+    is_speaker,
+    present,
+    report,
+    shown_text,
+    text_blocks,
+)
 from refold.errors import Invalid
 
 # Keys of ordinary tools. Gemini's have none of them: they list functions, or are named by a key.
 _KEYS = ("name", "type", "function", "custom", "description", "parameters", "input_schema")
 _LISTS = ("functionDeclarations", "function_declarations")
 _SCHEMAS = ("parametersJsonSchema", "parameters_json_schema")
+_SCHEMA_KEYS = ("parameters", "input_schema", *_SCHEMAS)
 _ANY_INPUT = {"type": "object", "properties": {}}
 
 
@@ -46,7 +56,23 @@ def plain_tool(tool: Any, *, unmarked: bool = True) -> dict[str, Any]:
     fields = tool if isinstance(tool, Mapping) else plain(tool)
     if not isinstance(fields, Mapping):
         raise refused("a tool", tool, "a definition with a name and a schema")
-    return without_marks(fields) if unmarked else dict(fields)
+    copy = without_marks(fields) if unmarked else dict(fields)
+    inner = copy.get("function")
+    if isinstance(inner, Mapping):
+        copy["function"] = typed(inner)
+    return typed(copy)
+
+
+def typed(function: Mapping[str, Any]) -> dict[str, Any]:
+    """The function with the type of its schemas, which some providers demand and some callers leave
+    out: arguments are always an object."""
+    fields = dict(function)
+    for key in _SCHEMA_KEYS:
+        schema = fields.get(key)
+        if isinstance(schema, Mapping) and "type" not in schema:
+            is_demanded = bool(schema) or key == "input_schema"
+            fields[key] = {**_ANY_INPUT, **schema} if is_demanded else schema
+    return fields
 
 
 def is_declaring(tool: Mapping[str, Any]) -> bool:
@@ -283,5 +309,11 @@ def _check_tool(tool: dict[str, Any]) -> None:
         accepted = "a name of letters, digits, _ and -, with at most 64 characters,"
         raise refused("the name of a tool", definition.name, accepted)
     name = quoted(definition.name, 60)
-    check(f"the schema of the tool {name}", definition.schema, Mapping[str, Any])
+    for key in _SCHEMA_KEYS:
+        for holder in (tool, function or {}):
+            schema = holder.get(key)
+            is_untyped = isinstance(schema, Mapping) and "type" not in schema
+            if schema is not None and not is_untyped and not is_object_schema(schema):
+                accepted = 'the JSON schema of an object ({"type": "object", "properties": {…}})'
+                raise refused(f"{key} of the tool {name}", schema, accepted)
     check(f"the description of the tool {name}", definition.description, str)

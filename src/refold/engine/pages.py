@@ -38,11 +38,13 @@ class Pages:
     ) -> dict[str, Any]:
         """The whole call, the caller's own keywords last. `before` runs with the lock held, after
         other writers' events are read and before room is made."""
-        self._model.keywords = overrides
+        name = self._model.dialect(dialect)
+        self._model.ask(overrides, name)
         rendered = self.render(dialect, before)
         wire = dialects.dialect(self._model.dialect(dialect))
         output_max = None if wire.output_limit in overrides else self._model.output_max
-        return wire.finished({**rendered.request, **overrides}, output_max=output_max)
+        call = wire.with_keywords(rendered.request, overrides)
+        return wire.finished(call, output_max=output_max)
 
     def page(self, dialect: str | None, *, settle: bool, at: int | str | None) -> list[PageMessage]:
         """The messages on the page, or on the page at a place, each with its slots, by default in

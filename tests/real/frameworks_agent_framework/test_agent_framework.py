@@ -199,4 +199,6 @@ def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
         run_guide("agent-framework.md")
-    assert "Because of the clock." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Because of the clock." in out
+    assert "2 messages in the conversation" in out

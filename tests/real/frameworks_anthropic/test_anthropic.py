@@ -396,4 +396,6 @@ def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         run_guide("anthropic.md")
-    assert "Done." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Done." in out
+    assert "2 messages in the conversation" in out

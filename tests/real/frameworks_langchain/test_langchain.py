@@ -251,4 +251,6 @@ def test_a_tool_of_the_provider_that_langchain_cannot_describe_is_sent():
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_guide("langchain.md")
-    assert "The clock is mocked." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "The clock is mocked." in out
+    assert "2 messages in the conversation" in out

@@ -298,4 +298,6 @@ def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         run_guide("openai-agents.md")
-    assert "The clock is mocked." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "The clock is mocked." in out
+    assert "2 messages in the conversation" in out

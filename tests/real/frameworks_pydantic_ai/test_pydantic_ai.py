@@ -254,4 +254,6 @@ def test_that_another_capability_shortens_as_well_is_said_once(manages, caplog):
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_guide("pydantic-ai.md")
-    assert "The clock is mocked." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "The clock is mocked." in out
+    assert "2 messages in the conversation" in out

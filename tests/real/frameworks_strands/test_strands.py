@@ -253,4 +253,6 @@ def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", up.url)
         run_guide("strands.md")
-    assert "Because of the clock." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Because of the clock." in out
+    assert "2 messages in the conversation" in out

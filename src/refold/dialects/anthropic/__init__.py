@@ -11,10 +11,12 @@ from refold.dialects.anthropic.parse import is_response, parse, recognizes, repl
 from refold.dialects.anthropic.render import NAME, render
 from refold.dialects.anthropic.request import arranged, definitions, finished, request
 from refold.dialects.protocol import answering_by_id as answering
+from refold.dialects.protocol import keywords_last as with_keywords
 
 __all__ = [
     "answering", "arranged", "check", "definitions", "finished", "is_response", "name",
     "output_limit", "parse", "plain_text", "provider", "recognizes", "render", "reply", "request",
+    "with_keywords",
 ]  # fmt: skip
 
 name = NAME

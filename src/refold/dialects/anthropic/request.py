@@ -28,7 +28,7 @@ from refold.dialects.anthropic.native import has_block, with_beta
 from refold.dialects.anthropic.parse import parse_plain
 from refold.dialects.anthropic.render import ELSEWHERE, NAME, distinct
 from refold.dialects.anthropic.server_tools import closed, is_waiting
-from refold.dialects.protocol import GO_ON, REFOLDS, Arranged, CacheMarks
+from refold.dialects.protocol import ANSWER_MIN, GO_ON, REFOLDS, Arranged, CacheMarks
 from refold.dialects.tools import (
     definition_of,
     function_in,
@@ -141,8 +141,6 @@ def _defined(tool: dict[str, Any], lost: list[str]) -> dict[str, Any] | None:
 
 _THINKING = ("thinking", "redacted_thinking")
 _MEDIA = ("image", "document")
-# Tokens that an answer needs besides thinking, unless the caller asked for fewer.
-_ANSWER_MIN = 1_024
 
 
 def finished(request: Wire, *, output_max: int | None = None) -> Wire:
@@ -168,7 +166,7 @@ def _with_room_to_think(request: Wire, output_max: int) -> Wire:
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
     if not _is_thinking_on(request) or type(budget) is not int or type(answer) is not int:
         return request
-    least = min(answer, _ANSWER_MIN)
+    least = min(answer, ANSWER_MIN)
     if budget + least > output_max:
         tokens = f"{budget:,} tokens of thinking and {least:,} of an answer"
         what = f"{tokens} do not fit in {output_max:,}"

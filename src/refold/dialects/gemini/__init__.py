@@ -13,11 +13,18 @@ from refold.dialects import DEFAULT
 from refold.dialects.gemini.check import check
 from refold.dialects.gemini.parse import is_response, parse, recognizes, reply
 from refold.dialects.gemini.render import NAME, answering, render
-from refold.dialects.gemini.request import arranged, definitions, finished, request
+from refold.dialects.gemini.request import (
+    arranged,
+    definitions,
+    finished,
+    request,
+    with_keywords,
+)
 
 __all__ = [
     "answering", "arranged", "check", "definitions", "finished", "is_response", "name",
     "output_limit", "parse", "plain_text", "provider", "recognizes", "render", "reply", "request",
+    "with_keywords",
 ]  # fmt: skip
 
 name = NAME

@@ -9,10 +9,11 @@ Neighbours: `render` makes the contents, `dialects.tools` reads definitions of e
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refold.dialects.gemini.render import NAME, UNSIGNED, value_in
+from refold.dialects.gemini.render import NAME, UNSIGNED, snake, value_in
+from refold.dialects.input import refused
 from refold.dialects.protocol import GO_ON, REFOLDS, Arranged, CacheMarks
 from refold.dialects.tools import (
     definition_of,
@@ -24,6 +25,7 @@ from refold.dialects.tools import (
     report_left_out,
 )
 from refold.dialects.wire import as_system, at, leading, text_blocks
+from refold.errors import Invalid
 
 _SIGNING = re.compile(r"gemini-(?:[3-9]|[1-9]\d)(?!\d)", re.IGNORECASE)  # these require signatures
 
@@ -81,6 +83,33 @@ def arranged(messages: list[Wire], lost: list[str]) -> Arranged:
     if contents and contents[-1]["role"] == "model":
         contents.append({"role": "user", "parts": [{"text": GO_ON}]})
     return Arranged([*messages[:lead], *_signed(contents)], places)
+
+
+def with_keywords(request: Wire, keywords: Mapping[str, Any]) -> Wire:
+    """The request with the caller's own keywords. The caller's config joins ours, which has the
+    system prompt and the tools. Invalid if both have one of these."""
+    given = keywords.get("config")
+    own = request.get("config")
+    if given is None or not own:
+        rest = {key: value for key, value in keywords.items() if key != "config"}
+        return {**request, **(keywords if given is not None else rest)}
+    if not isinstance(given, Mapping):
+        names = getattr(given, "model_fields_set", None)
+        if names is None:
+            raise refused("the config", given, "a dict or a GenerateContentConfig")
+        given = {name: getattr(given, name) for name in names}
+    fields = {key: value for key, value in given.items() if value is not None}
+    names = {*map(snake, fields)}
+    if "cached_content" in names:
+        hint = "the cache has its own: open the conversation without system and tools"
+        raise Invalid("cached_content beside the conversation's system prompt or tools", hint=hint)
+    for key in own:
+        if key in names:
+            what = "the system prompt" if key == "system_instruction" else key
+            name = "system" if key == "system_instruction" else key
+            hint = f"leave {key} out of config, or replace it for good: context.update({name}=…)"
+            raise Invalid(f"config has {key}, but the conversation has {what}", hint=hint)
+    return {**request, **keywords, "config": {**own, **fields}}
 
 
 def finished(request: Wire, *, output_max: int | None = None) -> Wire:

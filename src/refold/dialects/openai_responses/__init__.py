@@ -14,10 +14,12 @@ from refold.dialects.openai_responses.render import render
 from refold.dialects.openai_responses.request import arranged, definitions, request
 from refold.dialects.protocol import answering_by_id as answering
 from refold.dialects.protocol import finished_as_it_is as finished
+from refold.dialects.protocol import keywords_last as with_keywords
 
 __all__ = [
     "answering", "arranged", "check", "definitions", "finished", "is_response", "name",
     "output_limit", "parse", "plain_text", "provider", "recognizes", "render", "reply", "request",
+    "with_keywords",
 ]  # fmt: skip
 
 name = NAME

@@ -29,7 +29,7 @@ from refold.dialects.openai_responses.items import (
     without_id,
 )
 from refold.dialects.protocol import REFOLDS, Arranged, CacheMarks
-from refold.dialects.tools import functions, report_left_out
+from refold.dialects.tools import functions, report_left_out, typed
 from refold.dialects.wire import plain_id, prompt_text, report
 
 
@@ -184,7 +184,7 @@ def definitions(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]
         else:
             is_flat = isinstance(kind, str)
         if is_flat:
-            defined.append(without_marks(fields))
+            defined.append(typed(without_marks(fields)))
         else:
             defined += map(_flattened, functions([fields], NAME, lost))
     return defined

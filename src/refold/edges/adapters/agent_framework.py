@@ -25,6 +25,7 @@ from refold.edges.adapters.guest import (
     Place,
     Sent,
     Wire,
+    check_version,
     definitions,
     thinking_options,
 )
@@ -38,6 +39,7 @@ class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
     `writer`, …"""
 
     def __init__(self, *, name: str = "agent", store: Place = None, **settings: Any) -> None:
+        check_version("agent-framework")
         self._guest = Guest(DIALECT, store, settings)
         self._unnamed = name
 

@@ -23,6 +23,7 @@ from refold.edges.adapters.guest import (
     Place,
     Sent,
     Wire,
+    check_version,
     log,
     same,
     thinking_options,
@@ -40,6 +41,7 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
     continues in a fork of it. `settings` are those of `refold.open`: `window`, `writer`, …"""
 
     def __init__(self, name: str = "agent", *, store: Place = None, **settings: Any) -> None:
+        check_version("anthropic")
         self._name = f"{HOST}/{name}"
         self._guest = Guest(DIALECT, store, settings)
 

@@ -22,7 +22,11 @@ from claude_agent_sdk import fold_session_summary
 
 import refold
 from refold.conversations import Conversation
-from refold.edges.adapters.guest import Place, Sessions
+from refold.edges.adapters.guest import (
+    Place,
+    Sessions,
+    check_version,
+)
 
 HOST, ENTRY, ENTRY_JSON = "claude-code", "claude-code-entry", "claude-code-entry-json"
 SUMMARY = "claude-code-summary"  # in the metadata of a conversation
@@ -36,6 +40,7 @@ class RefoldSessionStore:
     store; by default the store of this project."""
 
     def __init__(self, store: Place = None) -> None:
+        check_version("claude-agent")
         self._sessions = Sessions(store)
 
     async def append(self, key: Key, entries: Sequence[Entry]) -> None:

@@ -12,11 +12,13 @@ derived from the framework's name for the session, so two processes write one lo
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from importlib import metadata
 from os import PathLike
 from typing import Any, Generic, TypeVar
 
@@ -91,6 +93,44 @@ def folded(
     return Sent(
         shown=shown, wires=wires, conversation=context.id, last=newest(view), head=view.head
     )
+
+
+_BOUND = re.compile(r"(>=|<)\s*([0-9.]+)")
+
+
+def check_version(extra: str) -> None:
+    """Checks the installed framework against the versions of refold's extra for it. Raises Invalid
+    for an older one, whose hooks the adapter does not know and which would keep nothing; logs a
+    warning for a newer one."""
+    try:
+        requirements = metadata.requires("refold") or []
+    except metadata.PackageNotFoundError:
+        return  # run from its sources
+    for requirement in requirements:
+        named, _, condition = requirement.partition(";")
+        package = re.match(r"[\w.-]+", named)
+        if package is None or f"'{extra}'" not in condition.replace('"', "'"):
+            continue
+        try:
+            installed = metadata.version(package[0])
+        except metadata.PackageNotFoundError:
+            continue  # the import of the adapter says so
+        what = f"{package[0]} {installed}"
+        hint = f"pip install '{named.strip()}'"
+        for sign, bound in _BOUND.findall(named):
+            if sign == ">=" and _release(installed) < _release(bound):
+                raise refold.Invalid(f"{what} is older than this adapter knows", hint=hint)
+            if sign == "<" and _release(installed) >= _release(bound):
+                log.warning("%s is newer than this adapter knows: %s", what, hint)
+
+
+def _release(version: str) -> list[int]:
+    """The numbers of a version, without zeros at the end: 2.66 for 2.66.0rc1."""
+    beginning = re.match(r"[0-9.]*", version)
+    numbers = [int(part) for part in (beginning[0] if beginning else "").split(".") if part]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers
 
 
 def sent_unchanged(messages: Sequence[Own], error: Exception) -> Sent[Own]:

@@ -21,7 +21,14 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 
 import refold
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, definitions
+from refold.edges.adapters.guest import (
+    Answered,
+    Guest,
+    Place,
+    Sent,
+    check_version,
+    definitions,
+)
 
 HOST, DIALECT = "langchain", "openai_chat"
 
@@ -32,6 +39,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
     `window`, `writer`, …"""
 
     def __init__(self, *, name: str = "agent", store: Place = None, **settings: Any) -> None:
+        check_version("langchain")
         super().__init__()
         self._guest = Guest(DIALECT, store, settings)
         self._unnamed = name

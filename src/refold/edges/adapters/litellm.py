@@ -30,6 +30,7 @@ from refold.edges.adapters.guest import (
     Place,
     Sent,
     Waiting,
+    check_version,
     same,
     thinking_options,
 )
@@ -43,6 +44,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
     deployment's), `window`, `writer`, …"""
 
     def __init__(self, *, store: Place = None, **settings: Any) -> None:
+        check_version("litellm")
         super().__init__()
         self._guest = Guest("", store, settings)
         self._waiting: Waiting[Any] = Waiting()

@@ -25,7 +25,14 @@ from agents.run_config import CallModelData, ModelInputData
 
 import refold
 from refold.edges.adapters import guest
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Sessions
+from refold.edges.adapters.guest import (
+    Answered,
+    Guest,
+    Place,
+    Sent,
+    Sessions,
+    check_version,
+)
 
 DIALECT = "openai_responses"
 
@@ -44,6 +51,7 @@ class RefoldSession:
     ) -> None:
         self.session_id, self.session_settings = session_id, session_settings
         self._settings = settings
+        check_version("openai-agents")
         self._sessions = Sessions(store)
         self._name = f"{HOST}/{session_id}"
         self._items = Items(self._sessions, self._name)

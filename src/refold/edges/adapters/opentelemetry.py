@@ -29,6 +29,7 @@ from refold.compaction import compactor
 from refold.core.codec import decode
 from refold.core.model import Event, Text, ToolCall, ToolResult, Usage
 from refold.core.plan import Receipt
+from refold.edges.adapters.guest import check_version
 from refold.engine.log_reader import ConversationSearch
 from refold.memory.semantic import SemanticMemory
 from refold.tokens.models import model_info
@@ -51,6 +52,7 @@ def instrument(
     tracer_provider: TracerProvider | None = None, *, calls: bool = False, content: bool = False
 ) -> None:
     """Traces all contexts and memories of this process from now on; replaces earlier settings."""
+    check_version("opentelemetry")
     uninstrument()
     tracer = trace.get_tracer("refold", refold.__version__, tracer_provider)
     tracing = _Tracing(tracer, content=content)

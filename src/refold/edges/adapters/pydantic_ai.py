@@ -27,6 +27,7 @@ from refold.edges.adapters.guest import (
     Sent,
     Waiting,
     Wire,
+    check_version,
     definitions,
     thinking_options,
 )
@@ -41,6 +42,7 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
     default the agent's own), `window`, `writer`, …"""
 
     def __init__(self, *, store: Place = None, **settings: Any) -> None:
+        check_version("pydantic-ai")
         self._guest = Guest(DIALECT, store, settings)
         self._waiting: Waiting[Any] = Waiting()  # by run, which has one call at a time
 

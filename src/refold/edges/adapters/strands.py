@@ -28,6 +28,7 @@ from refold.edges.adapters.guest import (
     Place,
     Sent,
     Wire,
+    check_version,
     definitions,
     log,
     thinking_options,
@@ -41,6 +42,7 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
     those of `refold.open`: `model` (by default the agent's own), `window`, `writer`, …"""
 
     def __init__(self, name: str = "agent", *, store: Place = None, **settings: Any) -> None:
+        check_version("strands")
         super().__init__()
         self._name = f"{HOST}/{name}"
         self._guest = Guest(DIALECT, store, settings)
