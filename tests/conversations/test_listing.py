@@ -18,6 +18,7 @@ from refold.edges.cli.app import Commands
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log
 from refold.stores import open_store
+from tests.redaction.secret_kinds import PREFIXED
 
 DAY_MS = deleter.DAY_MS
 
@@ -249,3 +250,20 @@ def test_whatever_elements_a_program_puts_in_front_the_words_stay(names, words, 
         if not name.startswith("command-")
     )
     assert typed(front + words) == words
+
+
+def test_a_given_title_is_shown_without_secrets(tmp_path) -> None:
+    url = f"sqlite:{tmp_path}/a.db"
+    secrets = {f"c{at}": "".join(parts[0]) for at, parts in enumerate([*PREFIXED.values()][::3])}
+    for id, secret in secrets.items():
+        with refold.open(id, store=url, embedder=False) as context:
+            context.update(title=f"Rotate {secret} now")
+            context.append({"role": "user", "content": "hello"})
+            assert secret not in str(context.stats())
+    calls = [["list"], ["list", "--json"], ["search", "hello"], ["scan"]]
+    calls += [[*words, id] for id in secrets for words in (["show"], ["stats"])]
+    for words in (*calls, ["delete", *secrets, "--dry-run"]):
+        status, shown = run(*words, "--store", url)
+        assert status in (0, 9), shown  # scan finds them, and shows none
+        assert not [one for one in secrets.values() if one in shown], words
+    assert run("list", "--store", url)[1].count("[redacted") >= len(secrets) // 2

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.endpoints import embedder, writer
+from refold.edges.endpoints import chat, embedder, writer
 from refold.edges.endpoints.chat import ChatEndpoint
 from refold.edges.endpoints.model_names import NamedModel
 from refold.errors import RefoldError, Unavailable
@@ -205,6 +205,7 @@ def test_a_hostile_answer_ends_in_time_with_an_error_and_little_is_held(
 ) -> None:
     monkeypatch.setattr(client, "READ_S", WAIT_S)
     monkeypatch.setattr("refold.stores.remote.client.CONTENT_BYTES_MAX", 20_000_000)
+    monkeypatch.setattr("refold.edges.endpoints.chat.REPLY_S", WAIT_S)
     monkeypatch.setattr("refold.edges.endpoints.chat.REPLY_S_MAX", WAIT_S)
     with evil(HOSTILE[hostile]) as server:
         begun = time.monotonic()
@@ -328,6 +329,29 @@ def test_events_are_taken_only_in_order_and_within_what_was_asked(
                 store.read("a", after=after, last=last, limit=limit)
 
 
+@given(st.floats(0.05, 100_000.0))
+@settings(deadline=None)
+def test_a_reply_that_says_almost_nothing_ends_and_so_does_every_other(bytes_s: float) -> None:
+    """By a clock of its own: a provider sends so many bytes a second, for ever."""
+    now_s, step_s = 0.0, max(1.0, 1.0 / bytes_s)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("refold.system.http_answer.time.monotonic", lambda: now_s)
+        patience = Patience(
+            chat.REPLY_S,
+            idle_s=chat.IDLE_S,
+            pace_bytes_s=chat.REPLY_PACE_BYTES_S,
+            wait_s_max=chat.REPLY_S_MAX,
+        )
+        while patience.left() > 0 and now_s < 2 * chat.REPLY_S_MAX:
+            now_s += step_s
+            patience.moved(round(bytes_s * step_s))
+    assert now_s <= chat.REPLY_S_MAX + step_s
+    if bytes_s <= chat.REPLY_PACE_BYTES_S / 4:
+        assert now_s <= 2 * chat.REPLY_S + step_s
+    if bytes_s >= 2 * chat.REPLY_PACE_BYTES_S:
+        assert now_s >= chat.REPLY_S_MAX
+
+
 def test_another_conversation_than_the_one_asked_for_is_refused() -> None:
     with evil(body(msgspec.json.encode(ONE))) as server:
         assert far(server.url, SLACK_S).head("a") == 0
@@ -361,7 +385,7 @@ def test_a_store_that_is_never_asked_twice_waits_as_long_for_its_only_answer() -
 def test_a_large_answer_may_take_longer_than_a_small_one() -> None:
     """Its bytes add to its time: only what is slower than the pace is given up."""
     whole = os.urandom(PACE_BYTES_S // 4)
-    answer = Patience(WAIT_S, idle_s=10.0, paced=True)
+    answer = Patience(WAIT_S, idle_s=10.0, pace_bytes_s=PACE_BYTES_S)
     slow = Patience(WAIT_S, idle_s=10.0)
 
     def slowly(send: Send) -> None:

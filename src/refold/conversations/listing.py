@@ -173,12 +173,22 @@ def id_of(store: Store, name: str, numbers: Mapping[int, str] | None = None) -> 
 
 
 def title_of(store: Store, conversation: str, given: str) -> str:
-    """The title of a conversation for display: the given one, else its first words."""
-    if title := given or preview(store, conversation):
+    """The title of a conversation for display, without secrets: the given one, else its first
+    words."""
+    if title := shown_title(given) or preview(store, conversation):
         return title
     with suppress(RefoldError):
         return ERASED if is_erased(store, conversation) else UNTITLED
     return UNTITLED
+
+
+def shown_title(given: str) -> str:
+    """A given title without secrets."""
+    if not given:
+        return ""
+    from refold.redaction import redacted
+
+    return redacted(given)
 
 
 def is_erased(store: Store, conversation: str) -> bool:

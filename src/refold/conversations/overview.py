@@ -22,6 +22,7 @@ from refold.conversations.listing import (
     is_erased,
     meta_of,
     preview,
+    shown_title,
 )
 from refold.core import bookmark
 from refold.core.bookmark import Bookmark
@@ -110,7 +111,7 @@ def overview_of(store: Store, about: Conversation) -> Overview:
         id=about.id,
         head=about.head,
         chain=about.chain,
-        title=about.title,
+        title=shown_title(about.title),
         parent=about.parent,
         parent_seq=about.parent_seq,
         at_ms=about.at_ms,

@@ -29,6 +29,8 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 TOKEN_HEADER = b"x-refold-token"
 _TOKEN_PATH = re.compile(rb"/token/([^/]{1,200})(/.*)?", re.DOTALL)
 NAMES_HINT = "call 127.0.0.1, or name your own host: refold proxy --name NAME"
+_HOST = re.compile(rb"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[1-9]\d{0,4}))?")
+PORT_MAX = 65_535
 _UNSENDABLE = re.compile(rb"[^!-~]|#")  # no URL has these
 _DOTS = (b".", b"..")
 DECODINGS_MAX = 4
@@ -111,11 +113,10 @@ def _has_dot_segment(path: bytes) -> bool:
 
 
 def host_of(text: bytes) -> str:
-    """The name in a Host or Origin, without its port."""
-    name = text.decode("latin-1").lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return name.partition(":")[0].partition("/")[0]
+    """The name in a Host, without its port; empty if it is not exactly a name and a port."""
+    found = _HOST.fullmatch(text)
+    is_host = found is not None and int(found["port"] or 1) <= PORT_MAX
+    return found["name"].decode().lower() if found and is_host else ""
 
 
 def _is_at(origin: bytes, host: bytes) -> bool:

@@ -17,7 +17,7 @@ from refold import dialects
 from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.trigger import Kind, kind_due
-from refold.conversations.listing import IMPORTED, UNTITLED, title_of
+from refold.conversations.listing import IMPORTED, UNTITLED, shown_title, title_of
 from refold.core.budget import Budget, Level, current_tokens
 from refold.core.codec import decode
 from refold.core.fold import Fold
@@ -122,7 +122,7 @@ def stats_of_view(view: View, budget: Budget, *, now_ms: int) -> Stats:
     standins = [slot for slot in view.slots if slot.standin]
     return Stats(
         conversation="",
-        title=view.title or UNTITLED,
+        title=shown_title(view.title) or UNTITLED,
         model=view.model,
         current=current,
         window=budget.window,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 import socket
 import threading
@@ -22,6 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from refold.checked import quoted
@@ -49,17 +49,21 @@ class Unanswered(Unavailable):
 
 class Patience:
     """The time that one call may still take: `wait_s` in all, and `idle_s` without content. Only
-    time on the network counts. With `paced`, every byte of content in either direction adds its
-    share."""
+    time on the network counts. Every byte of content in either direction adds its share of a second
+    at `pace_bytes_s`, up to `wait_s_max` in all."""
 
-    def __init__(self, wait_s: float, *, idle_s: float, paced: bool = False) -> None:
-        self.wait_s, self.idle_s, self._paced = wait_s, idle_s, paced
+    def __init__(
+        self, wait_s: float, *, idle_s: float, pace_bytes_s: float = inf, wait_s_max: float = inf
+    ) -> None:
+        self.wait_s, self.idle_s, self._pace_bytes_s = wait_s, idle_s, pace_bytes_s
+        self._wait_s_max = wait_s_max
         self.renew()
 
     def renew(self) -> None:
         """Starts again, for the next chunk of a request."""
         now = time.monotonic()
         self._ends_at, self._idle_at = now + self.wait_s, now + self.idle_s
+        self._latest = now + max(self.wait_s, self._wait_s_max)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -73,13 +77,13 @@ class Patience:
 
     def paused(self, since: float) -> None:
         """Does not count the time since then."""
-        self._ends_at += time.monotonic() - since
+        paused_s = time.monotonic() - since
+        self._ends_at, self._latest = self._ends_at + paused_s, self._latest + paused_s
 
     def moved(self, size: int) -> None:
         """Counts bytes of content. The frames around them do not extend the time."""
         self._idle_at = time.monotonic() + self.idle_s
-        if self._paced:
-            self._ends_at += size / PACE_BYTES_S
+        self._ends_at = min(self._ends_at + size / self._pace_bytes_s, self._latest)
 
     def left(self) -> float:
         return min(self._ends_at, self._idle_at) - time.monotonic()
@@ -95,7 +99,7 @@ class _Stream:
         import httpcore
 
         patience: Patience | None = getattr(_thread, "patience", None)
-        left = math.inf if patience is None else patience.left()
+        left = inf if patience is None else patience.left()
         if left <= 0:
             raise httpcore.ReadTimeout("the answer did not end in time")
         read: bytes = self._stream.read(max_bytes, _least(timeout, left))
@@ -125,7 +129,7 @@ class _Stream:
 
 def _least(timeout: float | None, left: float) -> float | None:
     if timeout is None:
-        return None if left == math.inf else left
+        return None if left == inf else left
     return min(timeout, left)
 
 

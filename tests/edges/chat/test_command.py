@@ -7,8 +7,10 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 from click.testing import Result
 from hypothesis import HealthCheck, given, settings
@@ -54,6 +56,38 @@ def test_the_way_that_the_readme_shows(tmp_path: Path) -> None:
     assert "I have read 8 files." in done.stdout
     assert "Undone: the compaction" in done.stdout
     assert "part_3" in Path("talk.md").read_text()
+
+
+@pytest.mark.parametrize("broken", ["not a database", "a foreign table", "another trigger"])
+@pytest.mark.parametrize("model", ["scripted", ""])
+def test_a_refused_database_ends_the_chat_with_its_reason(
+    broken: str, model: str, tmp_path: Path
+) -> None:
+    """Whatever reads the database first, and however many ids are tried."""
+    path = tmp_path / ".refold" / "refold.db"
+    if broken == "not a database":
+        path.parent.mkdir(mode=0o700)
+        path.write_bytes(b"no database at all" * 500)
+    else:
+        assert run("import", str(talk_in(tmp_path))).exit_code == 0
+        with closing(apsw.Connection(str(path))) as connection:
+            foreign = {
+                "a foreign table": "DROP TABLE events; CREATE TABLE events(a)",
+                "another trigger": "CREATE TRIGGER t AFTER INSERT ON events BEGIN SELECT 1; END",
+            }
+            connection.execute(foreign[broken])
+    args = ["--model", model] if model else []
+    done = run("chat", *args, input="hi\n")
+    assert done.exit_code not in (0, 1) and done.stderr.startswith("refold: ")
+    assert "Assertion" not in done.stderr and "one second" not in done.stderr
+    if model:
+        assert "refold.db" in done.stderr
+
+
+def talk_in(folder: Path) -> Path:
+    path = folder / "talk.json"
+    path.write_text('[{"role": "user", "content": "hello"}]')
+    return path
 
 
 def test_json_is_one_object(tmp_path: Path) -> None:

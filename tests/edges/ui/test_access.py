@@ -16,7 +16,7 @@ import uvicorn
 from refold.edges.local_access import Unauthorized
 from refold.edges.server.connection import SETTINGS
 from refold.edges.ui import app
-from refold.edges.ui.access import TRIES_MAX, Access
+from refold.edges.ui.access import Access
 from refold.edges.ui.answers import Answers
 from tests.edges.ui.conftest import TIMEOUT_S, Running, write_session
 
@@ -198,17 +198,73 @@ def test_a_browser_with_the_key_gets_a_cookie_that_no_script_and_no_other_site_h
 
 
 @pytest.mark.parametrize("key", ["", None, 5, "x", "\ud800"])
-def test_a_wrong_key_uses_up_a_try(key: object) -> None:
+def test_however_many_wrong_keys_the_right_one_admits_once(key: object) -> None:
     access = Access(8_080)
     with pytest.raises(Unauthorized):
         access.enter(key)  # before there is one
     right = access.new_key()
-    for _ in range(TRIES_MAX):
+    for _ in range(100):
         with pytest.raises(Unauthorized):
             access.enter(key)
-    with pytest.raises(Unauthorized):
-        access.enter(right)
+    access.enter(right)
+    for used in (right, key):
+        with pytest.raises(Unauthorized):
+            access.enter(used)
     access.enter(access.new_key())  # a further address begins again
+
+
+BODIES = {
+    **dict.fromkeys([b"\xff", b'{"key": "\xff\xfe"}', b"{", b"", b"[" * 5_000], 400),
+    **dict.fromkeys([b"5", b"[]", b'{"key": 5}', b'{"key": "\\u20ac"}', b"{}"], 401),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_no_body_at_the_door_breaks_the_server_or_holds_others_up(
+    body: bytes, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "WRONG_S", 0.0)
+    head = [
+        "POST /enter HTTP/1.1",
+        f"Host: {running.host}",
+        f"Origin: http://{running.host}",
+        "Content-Type: application/json",
+        "Connection: close",
+        f"Content-Length: {len(body)}",
+    ]
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20.0) as connection:
+        connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
+        answer = connection.makefile("rb").read()
+    assert answer.split()[1] == str(BODIES[body]).encode(), answer
+
+
+def test_the_right_key_does_not_wait_for_wrong_ones(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = threading.Event()
+
+    async def sleep(_: float) -> None:
+        while not never.is_set():
+            await real(0.01)
+
+    real = app.asyncio.sleep
+    monkeypatch.setattr(app.asyncio, "sleep", sleep)
+    access = Access(8_080)
+    view = app.App.__new__(app.App)
+    view._access = access
+    right = json.dumps({"key": access.new_key()}).encode()
+
+    async def both() -> str:
+        wrong = [app.asyncio.ensure_future(view._entered(b'{"key": "x"}')) for _ in range(50)]
+        await real(0)
+        cookie = await view._entered(right)
+        never.set()
+        for one in wrong:
+            with suppress(Unauthorized):
+                await one
+        return cookie
+
+    assert app.asyncio.run(both()).startswith("refold-8080=")
 
 
 def test_changes_are_streamed_while_somebody_looks(running: Running) -> None:

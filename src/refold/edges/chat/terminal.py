@@ -24,8 +24,7 @@ from msgspec import Struct
 
 from refold.display import one_line
 from refold.edges.chat.input import Lines, PlainLines
-from refold.errors import RefoldError, install_hint
-from refold.log.stored_logs import is_taken
+from refold.errors import Conflict, RefoldError, install_hint
 from refold.settings.sources import data_folder
 from refold.stores.protocol import Store
 from refold.system.disk import open_own, read_own
@@ -171,6 +170,6 @@ def new_id(store: Store) -> str:
     stem = f"chat-{datetime.now():%Y%m%d-%H%M%S}"
     for number in range(1, TRIES_MAX):
         id = stem if number == 1 else f"{stem}-{number}"
-        if not is_taken(store, id):
+        if store.head(id) is None:
             return id
-    raise AssertionError(f"{TRIES_MAX} conversations began in one second")
+    raise Conflict(f"{TRIES_MAX} conversations began in one second", hint="try again")

@@ -288,7 +288,7 @@ def _whole_page(context: Context, brief: Brief, role: Role | None, at: str | Non
     chosen = [slot for slot in view.slots if role in (None, slot.message.role)]
     return WholePage(
         conversation=context.id,
-        title=view.title or context.stats().title,
+        title=context.stats().title,
         head=view.head,
         tokens=view.tokens,
         system=view.system,

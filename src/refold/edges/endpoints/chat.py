@@ -12,7 +12,6 @@ assembles the chunks.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -22,9 +21,12 @@ from refold.edges.endpoints.client import Client, Post, Refused, check_address, 
 from refold.edges.endpoints.model_names import NamedModel
 from refold.edges.endpoints.writer import WIRES
 from refold.errors import Unavailable
+from refold.system.http_answer import Patience
 
 IDLE_S = 120.0
-REPLY_S_MAX = 3_600.0
+# A reply may take `REPLY_S`, and longer the more it says: not if it says almost nothing, for ever.
+REPLY_S, REPLY_S_MAX = 300.0, 3_600.0
+REPLY_PACE_BYTES_S = 20.0  # of a model that takes ten seconds for a word
 # Fields of the Gemini SDK's `config` that are top-level fields in REST; all others belong to
 # `generationConfig`.
 _GEMINI_FIELDS = {
@@ -74,8 +76,13 @@ class ChatEndpoint:
             address = address.removesuffix(":generateContent") + ":streamGenerateContent?alt=sse"
             payload = _gemini_body(request, self._reply_tokens_max)
         post = Post(address=address, payload=payload, headers=self._wire.headers)
-        deadline = time.monotonic() + REPLY_S_MAX
-        for chunk in objects(self._client.stream(post, idle_s=self._idle_s, deadline=deadline)):
+        patience = Patience(
+            REPLY_S,
+            idle_s=self._idle_s,
+            pace_bytes_s=REPLY_PACE_BYTES_S,
+            wait_s_max=REPLY_S_MAX,
+        )
+        for chunk in objects(self._client.stream(post, patience)):
             if error := chunk.get("error"):
                 text = str(error.get("message") or error) if isinstance(error, dict) else str(error)
                 reason = f"{self._client.host} ended the stream: {text[:200]}"

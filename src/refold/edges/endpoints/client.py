@@ -85,11 +85,10 @@ class Client:
                 time.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    def stream(self, post: Post, *, idle_s: float, deadline: float) -> Iterator[bytes]:
+    def stream(self, post: Post, patience: Patience) -> Iterator[bytes]:
         """The bytes of an answer as they arrive, in one try: a caller that shows them can try again
         itself. Errors as in `post`; a refusal is a `Refused`."""
         key = self._key()
-        patience = Patience(deadline - time.monotonic(), idle_s=idle_s)
         with client_for(self.host) as client:
             try:
                 answer = self._asked(client, post, key, patience)

@@ -31,6 +31,7 @@ from refold.conversations.listing import (
     SESSION,
     is_erased,
     preview,
+    shown_title,
     title_of,
 )
 from refold.core.codec import decode
@@ -370,7 +371,7 @@ def _session(store: Store, intake: Intake) -> Session:
     about = store.conversation(follower.context.id)
     return Session(
         conversation=about.id,
-        title=about.title or preview(store, about.id),
+        title=shown_title(about.title) or preview(store, about.id),
         head=about.head,
         messages=intake.messages,
         new=intake.new,

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 import refold
 from refold import decoding
 from refold.conversations.importer import open_regular_file
-from refold.conversations.listing import preview
+from refold.conversations.listing import preview, shown_title
 from refold.edges.importers.entry import Branch, Entry, Report, UnreadLine, Where
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable, install_hint
 from refold.stores.protocol import Store
@@ -361,7 +361,7 @@ class Unchanged:
         sessions = []
         for session in record.report.sessions:
             about = self._store.conversation(session.conversation)
-            title = about.title or preview(self._store, about.id)
+            title = shown_title(about.title) or preview(self._store, about.id)
             unchanged = replace(session, new=0, restored=0, left_at=0)
             sessions.append(replace(unchanged, title=title, head=about.head))
         return replace(record.report, sessions=sessions)

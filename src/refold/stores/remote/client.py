@@ -44,7 +44,15 @@ from refold.stores.checks import SEQ_MAX
 from refold.stores.event_lines import LINE_BYTES_MAX
 from refold.stores.protocol import NewHeads
 from refold.system import process_fork
-from refold.system.http_answer import LOOPBACK, Answer, Patience, asked, client_for, lines
+from refold.system.http_answer import (
+    LOOPBACK,
+    PACE_BYTES_S,
+    Answer,
+    Patience,
+    asked,
+    client_for,
+    lines,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -168,7 +176,7 @@ class Client:
     def _patience(self, wait_s: float) -> Patience:
         # Without a deadline there is one try, which has the time of any.
         wait_s = max(wait_s, LAST_TRY_S) if self.deadline_s else READ_S
-        return Patience(wait_s, idle_s=min(wait_s, READ_S), paced=True)
+        return Patience(wait_s, idle_s=min(wait_s, READ_S), pace_bytes_s=PACE_BYTES_S)
 
     def _open(
         self, path: str, query: Mapping[str, str] | None, accept: str, patience: Patience
