@@ -27,7 +27,8 @@ def _renew() -> None:
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew)
+if hasattr(os, "register_at_fork"):  # systems without fork have nothing to renew
+    os.register_at_fork(after_in_child=_renew)
 
 
 def resolved_type(kind: Any) -> Any:

@@ -23,7 +23,7 @@ from refold.edges.host_config import place_of, read
 from refold.errors import Denied
 from refold.memory.files.descriptors import place_of as memories_of
 from refold.settings.sources import default_store, from_files
-from refold.system import disk
+from refold.system import disk, posix
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.hooks.inputs import SESSION, Transcript
 
@@ -53,7 +53,7 @@ def as_me(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Makes this process one of the user `ME` until the test ends."""
     # Imported before, because this user may not be able to read the installation.
     importlib.import_module("grp")
-    disk.user_name(0)
+    posix.user_name(0)
     monkeypatch.setenv("XDG_DATA_HOME", "/nowhere")
     monkeypatch.delenv("SUDO_UID", raising=False)
     groups = os.getgroups()

@@ -29,7 +29,7 @@ from refold.errors import Conflict, Corrupt, Invalid
 from refold.log.stored_logs import events_of
 from refold.redaction import pieces, redacted_chunks
 from refold.stores.protocol import Store
-from refold.system import disk
+from refold.system import disk, posix
 
 FORMAT = "refold-export"
 VERSION = 1
@@ -38,7 +38,7 @@ EXTENSIONS_HINT = "end it in " + " or ".join(FORMATS)
 FORMATS_HINT = "formats: " + ", ".join(FORMATS.values())
 BASE64_BYTES = 3 * 64 * 1024
 FILE_MODE = 0o600
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC
 # In the order in which they are written.
 DESCRIBED = ("id", "title", "head", "chain", "at_ms", "updated_ms", "parent", "parent_seq")
 
@@ -218,7 +218,7 @@ def write_file(path: str, chunks: Iterable[bytes]) -> int:
     try:
         with os.fdopen(os.open(pending, NEW_FILE, FILE_MODE), "wb") as file:
             # The mode given to open() is cut by the umask, this one is not.
-            os.fchmod(file.fileno(), FILE_MODE)
+            posix.set_mode(file.fileno(), FILE_MODE)
             size = sum(map(file.write, chunks))
             file.flush()
             os.fsync(file.fileno())

@@ -33,7 +33,7 @@ from refold.log.fingerprints import BEGINNING, front_of
 from refold.log.stored_logs import artifact_of, chain_at, open_id_checked
 from refold.search.fingerprints import StoreFronts
 from refold.stores.protocol import Store
-from refold.system import disk
+from refold.system import disk, posix
 
 DOCUMENT_BYTES_MAX = 1 << 30
 SNIFF_BYTES = 4_096
@@ -71,7 +71,7 @@ def open_regular_file(path: str, hint: str = NAME_AN_EXPORT) -> BinaryIO:
     disk.check_name(path)
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}", hint=hint) from error
     except OSError as error:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from refold.display import percent_of, short_number, tokens_of, visible
 from refold.edges.hooks import state
+from refold.system import posix
 
 if TYPE_CHECKING:
     from refold.core.fold import Fold
@@ -171,7 +172,7 @@ def _last_usage(path: str) -> Fields:
 def _tail(path: str) -> bytes:
     """The end of a regular file; empty if it cannot be read."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | posix.O_NONBLOCK | posix.O_CLOEXEC)
     except (OSError, ValueError):
         return b""
     try:

@@ -26,6 +26,7 @@ from refold.display import fenced
 from refold.ledger.actions import Action, actions_of
 from refold.ledger.facts import CHANGES
 from refold.log.open_log import OpenLog
+from refold.system import posix
 from refold.tokens.counter import count_message
 
 FILES_MAX, CHARS_MAX = 8, 100_000
@@ -197,12 +198,7 @@ def _write(log: OpenLog, standin: Slot, files: str) -> bool:
 
 def read_text(path: Path, chars_max: int) -> str | None:
     """The text of a file, up to a limit; None if it is not text, or no longer a regular file."""
-    flags = (
-        os.O_RDONLY
-        | getattr(os, "O_NOFOLLOW", 0)
-        | getattr(os, "O_NONBLOCK", 0)
-        | getattr(os, "O_BINARY", 0)
-    )
+    flags = os.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | getattr(os, "O_BINARY", 0)
     try:
         with open(os.open(path, flags), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

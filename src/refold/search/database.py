@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from refold.errors import Corrupt, Unavailable
 from refold.search.words import TOKENIZER
-from refold.system import disk, sqlite_file
+from refold.system import disk, posix, sqlite_file
 
 APPLICATION_ID = 0x72656678  # "refx"
 VERSION = 6
@@ -81,7 +81,7 @@ class Form(Struct, frozen=True, kw_only=True):
 
 INDEX = Form(application_id=APPLICATION_ID, version=VERSION, schema=SCHEMA)
 
-_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW
 _DAMAGE = (apsw.NotADBError, apsw.CorruptError, apsw.FormatError, apsw.SQLError)
 
 
@@ -188,7 +188,7 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
         pass
     else:
         try:
-            os.fchmod(fd, 0o600)  # the umask restricts the mode given to open()
+            posix.set_mode(fd, 0o600)  # the umask restricts the mode given to open()
         finally:
             os.close(fd)
     is_changed = _is_changed(path)
@@ -224,7 +224,7 @@ def close(connection: apsw.Connection) -> None:
     path = connection.filename
     with contextlib.suppress(apsw.Error, OSError):
         # Only the owner may set the time of a file.
-        if path and os.stat(path).st_uid == os.geteuid():
+        if path and os.stat(path).st_uid == (posix.user_id() or 0):
             connection.set_busy_timeout(0)
             version = connection.pragma("user_version")
             if version < SEALED:

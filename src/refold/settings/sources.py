@@ -32,7 +32,7 @@ from refold.config import MODELS, Config, check_names, config_from, given_values
 from refold.display import is_text, nearest
 from refold.errors import Denied, Invalid, Unavailable
 from refold.settings import anthropic_edits, magenta
-from refold.system import disk
+from refold.system import disk, posix
 
 PREFIX = "REFOLD_"
 STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
@@ -423,13 +423,7 @@ def data_folder(environ: Mapping[str, str]) -> Path:
         return Path(data_home)
     home = environ.get("HOME", "")
     if not os.path.isabs(home):
-        import pwd
-
-        try:
-            home = pwd.getpwuid(os.getuid()).pw_dir
-        except KeyError as error:
-            hint = "set XDG_DATA_HOME to a folder for it"
-            raise Unavailable("this user has no home folder", hint=hint) from error
+        home = str(posix.home())
     return Path(home) / ".local" / "share"
 
 

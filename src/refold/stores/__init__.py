@@ -265,6 +265,9 @@ def _opened(scheme: str, rest: str, read_only: bool) -> Store:
                 raise Invalid("'sqlite:' names no file", hint="sqlite:.refold/refold.db")
             return SqliteStore(os.path.expanduser(rest), read_only=read_only)
         case "files":
+            from refold.system import posix
+
+            posix.check("a store of files", "use sqlite:PATH")
             from refold.stores.files import FilesStore
 
             if not rest:

@@ -35,7 +35,7 @@ from refold.patterns import regex
 from refold.stores import checks
 from refold.stores.hybrid.address import address_of
 from refold.stores.protocol import Store
-from refold.system import disk
+from refold.system import disk, posix
 
 CHUNK_BYTES = 256 * 1024
 STALE_S = 24 * 3600
@@ -113,10 +113,10 @@ class Artifacts:
 
     def _write(self, pending: str, chunks: Iterable[bytes]) -> str:
         hasher = ids.content_hasher()
-        fd = os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb", buffering=0) as file:
             # The mode given to open() is cut by the umask, this one is not.
-            os.fchmod(fd, 0o600)
+            posix.set_mode(fd, 0o600)
             for chunk in chunks:
                 _write_all(file, chunk, hasher)
             if self.durable:

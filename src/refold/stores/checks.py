@@ -22,6 +22,7 @@ from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 from refold.patterns import regex
 from refold.stores.protocol import Store
+from refold.system import posix
 
 S = TypeVar("S")
 SEQ_MAX = (1 << 40) - 1
@@ -71,7 +72,7 @@ def check_append(
 
 def refuse_link_of_another(path: str, found: os.stat_result) -> None:
     """Raises Denied for a link that another user may point elsewhere."""
-    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
+    if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, posix.user_id()):
         message = f"{path} is a link that belongs to user {found.st_uid}"
         raise Denied(message, hint="use the real path of the store")
 

@@ -20,14 +20,15 @@ from msgspec import Struct
 
 from refold.checked import quoted
 from refold.errors import Denied, Invalid, NotFound
+from refold.system import posix
 from refold.system.disk import check_name, closing, os_failure
 
 BYTES_MAX = 16 * 1024 * 1024
 NEW_MODE = 0o666  # minus the user's umask
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_NOFOLLOW | posix.O_CLOEXEC
 _PERMISSIONS = 0o777
 VERSION_CONTROL = (".git", ".hg", ".jj", ".svn")
 _WRONG_KIND = (errno.ELOOP, errno.ENOTDIR)
@@ -122,7 +123,8 @@ def _put(folder: int, name: str, data: bytes, mode: int | None) -> None:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
             if existing is not None:
-                os.fchmod(file.fileno(), (existing if mode is None else mode) & _PERMISSIONS)
+                wanted = existing if mode is None else mode
+                posix.set_mode(file.fileno(), wanted & _PERMISSIONS)
             file.flush()
             os.fsync(file.fileno())
         os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -10,12 +10,10 @@ stores and exports write with these, search and `Context` take times.
 from __future__ import annotations
 
 import errno
-import fcntl
 import math
 import os
 import secrets
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +22,9 @@ from typing import IO
 
 from refold.checked import quoted
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
+from refold.system import posix
+from refold.system.posix import sync as sync
+from refold.system.posix import sync_folder as sync_folder
 
 PROJECT_FOLDER = ".refold"  # the folder of a project's own store
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -98,7 +99,7 @@ def replace_file(path: str, content: bytes, *, durable: bool = False) -> None:
     """Replaces a file, for its owner alone: a reader sees the complete old file or the new one.
     Unless `durable`, the new file may be lost in a power failure, as derived data may be."""
     fresh = f"{path}.{secrets.token_hex(4)}"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
             file.write(content)
@@ -136,22 +137,7 @@ def closing(fd: int) -> Iterator[int]:
 
 def open_folder(folder: str) -> int:
     """A descriptor of a folder, for locking or syncing it."""
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-def sync_folder(folder: str) -> None:
-    """Makes the names in a folder durable: without its name, even a synced file is lost."""
-    with closing(open_folder(folder)) as fd:
-        os.fsync(fd)
-
-
-def sync(fd: int) -> None:
-    """Makes the content of an open file durable."""
-    if sys.platform == "darwin":
-        # There, fsync only passes the bytes to the drive, which may still lose them.
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    else:
-        os.fdatasync(fd)
+    return os.open(folder, os.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
 
 
 # --- locks and links ---
@@ -162,20 +148,11 @@ def lock(fd: int, path: str, *, wait_s: float = LOCK_S) -> None:
     wait is bounded, because a holder may be suspended."""
     deadline = time.monotonic() + wait_s
     pause_s = PAUSE_S
-    while not try_lock(fd):
+    while not posix.lock(fd, waits=False):
         if time.monotonic() >= deadline:
             raise Unavailable(f"{path} is busy", retry_after_s=1.0, hint="another process holds it")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
-
-
-def try_lock(fd: int) -> bool:
-    """Takes the lock if it is free; returns whether it was."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def refuse_link(folder: str) -> None:
@@ -216,12 +193,14 @@ def foreign_writer(path: str, *, is_above: bool = False) -> str:
 
 
 def _foreign_writer(status: os.stat_result, *, is_above: bool) -> str:
-    user = os.geteuid()
+    user = posix.user_id()
+    if user is None:
+        return ""  # a system with other permissions, which decide
     owners = {0, user}
     if user == 0 and os.environ.get("SUDO_UID", "").isdecimal():
         owners.add(int(os.environ["SUDO_UID"]))
     if status.st_uid not in owners:
-        return f"the user {user_name(status.st_uid)}"
+        return f"the user {posix.user_name(status.st_uid)}"
     is_shared = is_above and stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     # A link has all permissions, and none of them counts.
     if is_shared or stat.S_ISLNK(status.st_mode):
@@ -233,27 +212,10 @@ def _foreign_writer(status: os.stat_result, *, is_above: bool) -> str:
     return ""
 
 
-def user_name(user: int) -> str:
-    """The name of a user, or the number without one."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)
-
-
 def _is_own_group(group: int) -> bool:
     """Whether this is the user's own group, and the system lists no other member."""
-    import grp
-
-    if group != os.getegid():
-        return False
-    try:
-        members = grp.getgrgid(group).gr_mem
-    except KeyError:
-        return True
-    return set(members) <= {"root", user_name(os.geteuid())}
+    members, user = posix.members_of(group), posix.user_id()
+    return members is not None and set(members) <= {"root", posix.user_name(user or 0)}
 
 
 # --- reading files of refold ---
@@ -271,7 +233,7 @@ def open_own(path: str, flags: int, size_bytes: int | None = None) -> int:
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for its other end forever. The file is
         # truncated only after this check.
-        safe = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+        safe = posix.O_CLOEXEC | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_NOCTTY
         fd = os.open(path, flags & ~os.O_TRUNC | safe, 0o600)
     except OSError as error:
         if error.errno in _NOT_A_FILE:

@@ -36,6 +36,7 @@ from refold.edges.workspace import Found, refuse_guarded, walk
 from refold.engine.context import Context
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.settings.sources import KEY_DOMAINS
+from refold.system import posix
 from refold.system.contained_files import VERSION_CONTROL, Place, place_in, read, write
 from refold.system.disk import PROJECT_FOLDER
 
@@ -140,7 +141,7 @@ def run(command: str, folder: Path, *, wait_s: float, interrupts: Interrupts) ->
         finally:
             # The whole group: the command may have left processes behind.
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+                posix.end_group(process.pid)
             process.wait()
         text = os.pread(output.fileno(), OUTPUT_BYTES_MAX, 0).decode("utf-8", "replace")
         return Ran(output=text.rstrip("\n"), status=process.returncode, ended=ended)

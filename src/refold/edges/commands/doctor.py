@@ -43,7 +43,7 @@ from refold.settings.sources import (
     writer_loaded,
 )
 from refold.stores.protocol import Store
-from refold.system import sqlite_file
+from refold.system import posix, sqlite_file
 from refold.tokens.models import model_info, retirement, table
 
 PACKAGES = ("msgspec", "apsw", "click", "rich", "httpx")
@@ -119,6 +119,7 @@ def _version_findings() -> Iterator[Finding]:
     yield Finding(name="refold", value=__version__)
     system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     yield Finding(name="Python", value=system)
+    yield Finding(name="made for", value=posix.SYSTEMS)
     sqlite = apsw.sqlite_lib_version()
     is_old = tuple(int(part) for part in sqlite.split(".")) < SQLITE_MIN
     advice = "it may damage a WAL file: install apsw 3.51.3 or newer" if is_old else ""

@@ -23,7 +23,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from refold.edges.hooks import state
-from refold.system import own_python
+from refold.system import own_python, posix
 
 if TYPE_CHECKING:
     from refold.core.model import Origin
@@ -187,7 +187,7 @@ def _whole_output(response: object, event: Event) -> str | None:
     if os.path.basename(folder) != "tool-results" or not folder.startswith(session_folder):
         return ""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with open(os.open(path, os.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK), "rb") as file:
             is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
             content = file.read(WHOLE_BYTES_MAX + 1) if is_file else b""
     except OSError:

@@ -10,7 +10,6 @@ starts this.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sys
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from refold.engine.forks import known_facts
 from refold.settings.sources import default_store, loaded
 from refold.stores import open_store
 from refold.stores.protocol import Store
+from refold.system import posix
 from refold.system.disk import ANY_SIZE, read_own
 
 AGAIN = "again"
@@ -59,9 +59,7 @@ def _alone(folder: str) -> Iterator[bool]:
     state.make(folder)
     path = os.path.join(folder, "lock")
     with open(state.opened(path, os.O_RDWR | os.O_CREAT), "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not posix.lock(file.fileno(), waits=False):
             state.write(folder, AGAIN, b"")
             yield False
             return

@@ -19,6 +19,8 @@ import stat
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
+from refold.system import posix
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -85,7 +87,7 @@ def _has_pending(folder: str) -> bool:
 def opened(path: str, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a regular file, created for its owner alone; OSError for a link or pipe.
     `system.disk` says why: it is not imported here."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, flags | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "it is not a regular file", path)

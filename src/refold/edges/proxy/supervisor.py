@@ -35,7 +35,7 @@ from refold.edges.proxy.serve import GIVEN, ProxySettings
 from refold.edges.proxy.upstream import Provider
 from refold.edges.server.connection import listen
 from refold.errors import Denied, NotFound, RefoldError
-from refold.system import own_python
+from refold.system import own_python, posix
 
 READY_PATH, READY_S, ASK_S = "/refold/ready", 20.0, 1.0
 RESTARTS_MAX = 5  # then the proxy is replaced by one that only passes on
@@ -53,6 +53,7 @@ class Supervisor:
     """Keeps a proxy alive on a socket of its own."""
 
     def __init__(self, given: ProxySettings, log: IO[bytes] | int = subprocess.DEVNULL) -> None:
+        posix.check("a proxy with an agent", "refold proxy --fold, and its address for the agent")
         self._socket = listen(given.host, 0)
         read, self._tells = os.pipe()
         self.tally = Tally(read)
@@ -226,8 +227,8 @@ def _run(start: Start, signals: _Signals) -> int:
 
 
 # Sent by a terminal to its whole foreground group: Ctrl-C and Ctrl-\.
-_OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
-_HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_OF_TERMINALS = posix.signals("SIGINT", "SIGQUIT")
+_HANDED_ON = posix.signals("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
 class _Signals:
@@ -264,11 +265,11 @@ class _Signals:
 def _is_in_front() -> bool:
     """Whether a terminal sends Ctrl-C to this process, and so to the agent as well."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        terminal = os.open("/dev/tty", os.O_RDONLY | posix.O_NOCTTY)
     except OSError:
         return False
     try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
+        return posix.is_in_front(terminal)
     except OSError:
         return False
     finally:

@@ -31,15 +31,15 @@ from refold.core.ids import conversation_checked
 from refold.errors import Conflict, Denied, Invalid, NotFound
 from refold.memory.files.commands import ROOT, MemoryPath
 from refold.settings.sources import check_owner, data_folder, project_folder
-from refold.system import disk
+from refold.system import disk, posix
 from refold.system.disk import closing, sync
 
 Kind = Literal["file", "folder", "link", "other", "absent"]
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC
 # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
-FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_NOFOLLOW | posix.O_CLOEXEC
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 CHUNK_BYTES = 1 << 16
 ENTRIES_MAX = 100_000
@@ -106,7 +106,7 @@ def _step(fd: int, name: str, path: MemoryPath, *, absent: str, make: bool) -> i
             raise not_followed(kind_at(fd, name), path) from error
         raise
     if is_new:
-        os.fchmod(inner, FOLDER_MODE)
+        posix.set_mode(inner, FOLDER_MODE)
     return inner
 
 
@@ -260,7 +260,7 @@ def _staged(staging: int, data: bytes) -> str:
     """Writes a durable file with these bytes to the staging folder, and returns its name."""
     name = uuid.uuid4().hex
     with closing(os.open(name, NEW, FILE_MODE, dir_fd=staging)) as file:
-        os.fchmod(file, FILE_MODE)
+        posix.set_mode(file, FILE_MODE)
         with os.fdopen(os.dup(file), "wb") as stream:
             stream.write(data)
         sync(file)
@@ -311,7 +311,7 @@ class Place:
         for folder in (self.tree, self._staging):
             if not os.path.islink(folder):
                 disk.make_folder(folder)
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | posix.O_NOFOLLOW | posix.O_CLOEXEC
         lock = os.open(os.path.join(self.folder, "lock"), flags, FILE_MODE)
         with disk.closing(lock):
             disk.lock(lock, ROOT, wait_s=LOCK_S)

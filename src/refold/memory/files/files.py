@@ -22,6 +22,7 @@ from refold.memory.files.commands import ROOT, FileAnswer, FileChange, FileLimit
 from refold.memory.files.descriptors import Entry, Place, not_followed, place_of
 from refold.memory.files.tree import Tree
 from refold.redaction import secrets_in
+from refold.system import posix
 from refold.system.disk import os_failure
 
 LEVELS = 2  # of a directory that are listed
@@ -50,6 +51,7 @@ class MemoryFiles:
         refuse_secrets: bool = False,
         as_data: bool = False,
     ) -> None:
+        posix.check("the memory folder", "remember entries: context.memory.store")
         if not by or not is_text(by):
             raise Invalid(f"by={quoted(by)} is not a name", hint="such as model or reviewer")
         place = place_of(scope) if folder is None else Place(folder)

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from refold.checked import quoted
 from refold.errors import Conflict, Corrupt, Denied, Invalid, install_hint
-from refold.system import disk
+from refold.system import disk, posix
 
 MARK = "refold-key-1:"
 KEY_BYTES = 32
@@ -166,7 +166,7 @@ def _write(path: str, keys: Sequence[Key]) -> Keys:
     fresh = f"{path}.{secrets.token_hex(4)}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "w", encoding="ascii") as file:
             file.write(head + "".join(lines))
             file.flush()

@@ -30,7 +30,7 @@ from refold.stores.files import tree
 from refold.stores.files.log import LogFile
 from refold.stores.files.tree import Tree
 from refold.stores.protocol import Recovery
-from refold.system import disk
+from refold.system import disk, posix
 
 VERSION = 1
 LOG, METADATA, BOOKMARK, ARTIFACTS = "messages.jsonl", "metadata.json", "bookmark", "artifacts"
@@ -230,7 +230,7 @@ class Folder:
 
     def repair_if_free(self) -> Recovery | None:
         """Moves a torn tail aside, unless a writer holds the lock: then it is not torn."""
-        if not self.log.writable or not disk.try_lock(self.log.fd):
+        if not self.log.writable or not posix.lock(self.log.fd, waits=False):
             return None
         try:
             if not self.log.is_current():
@@ -431,7 +431,7 @@ class OpenFolders:
                         return
             else:
                 # Opening it for writing failed; a second attempt raises the reason.
-                os.close(os.open(folder.log.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
+                os.close(os.open(folder.log.path, os.O_RDWR | posix.O_CLOEXEC | posix.O_NOFOLLOW))
             self.close(conversation)
         raise Conflict(f"{conversation!r} was replaced {TRIES_MAX} times", head=0)
 

@@ -24,13 +24,14 @@ from refold.errors import Corrupt, Invalid
 from refold.stores import checks
 from refold.stores.event_lines import LINE_BYTES_MAX, event_of, line_of
 from refold.stores.files import tree
+from refold.system import posix
 
 NEAR_BYTES = 16 * 1024
 READ_BYTES = 4 * 1024
 READ_BYTES_MAX = 1024 * 1024
 PLACES_MAX = 4_096
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
-_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FLAGS = posix.O_CLOEXEC | posix.O_NOFOLLOW | posix.O_NONBLOCK
 _SEQ = re.compile(rb'\{"v":\d+,"seq":(\d+),')
 
 

@@ -19,7 +19,6 @@ Neighbours: `conversation_folder` is one folder, `store` the store.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import secrets
 import shutil
@@ -32,11 +31,11 @@ from refold.core import codec, ids
 from refold.core.model import Artifact, Event
 from refold.errors import Corrupt, Invalid
 from refold.stores import checks
-from refold.system import disk
+from refold.system import disk, posix
 
 LOCK_S = disk.LOCK_S
 NEW, GONE = ".new-", ".gone-"
-_OWN = os.O_CLOEXEC | os.O_NOFOLLOW
+_OWN = posix.O_CLOEXEC | posix.O_NOFOLLOW
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 
@@ -157,13 +156,13 @@ def lock(fd: int, path: str, *, wait_s: float | None = None) -> None:
 
 
 def unlock(fd: int) -> None:
-    fcntl.flock(fd, fcntl.LOCK_UN)
+    posix.unlock(fd)
 
 
 def open_own(path: str, flags: int) -> int:
     """Opens a file that only its owner can read, whatever the umask; created if it is missing."""
     fd = os.open(path, flags | os.O_CREAT | _OWN, 0o600)
-    os.fchmod(fd, 0o600)
+    posix.set_mode(fd, 0o600)
     return fd
 
 
@@ -201,7 +200,7 @@ def remove_file(path: str) -> None:
 def read_file(path: str) -> bytes | None:
     """The content of a small file; None if there is no file."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _OWN)
+        fd = os.open(path, os.O_RDONLY | posix.O_NONBLOCK | _OWN)
     except FileNotFoundError:
         return None
     with os.fdopen(fd, "rb", buffering=0) as file:

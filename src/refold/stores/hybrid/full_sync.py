@@ -39,7 +39,7 @@ from refold.stores.hybrid import devices, diverged_logs, sync_record
 from refold.stores.hybrid.conversation_sync import Exchange, Exchanged, all_conversations, pages
 from refold.stores.hybrid.sync_record import ConversationState, Record
 from refold.stores.protocol import Losses, Store, Synced, SyncReport, SyncState
-from refold.system import disk
+from refold.system import disk, posix
 
 TRIES_MAX = 3
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
@@ -285,7 +285,7 @@ def _alone(path: str | None) -> Iterator[bool]:
         return
     disk.make_folder(os.path.dirname(path))
     with sync_record.lock_file(path) as fd:
-        yield disk.try_lock(fd)
+        yield posix.lock(fd, waits=False)
 
 
 def _listed(store: Store, ids: Sequence[str]) -> dict[str, Conversation]:

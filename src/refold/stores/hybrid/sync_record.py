@@ -22,7 +22,6 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from mmap import ACCESS_READ, mmap
 from os import SEEK_END, lseek
 
@@ -34,7 +33,7 @@ from refold.core.model import Conversation
 from refold.display import number
 from refold.errors import RefoldError, sentence
 from refold.stores.protocol import WAITING, Synced, SyncMark, SyncState
-from refold.system import disk, process_fork
+from refold.system import disk, posix, process_fork
 
 HOST_CHARS = 40
 _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
@@ -94,7 +93,7 @@ def locked(path: str | None) -> Iterator[None]:
         yield
         return
     with lock_file(f"{path}.lock") as fd:
-        flock(fd, LOCK_EX)
+        posix.lock(fd)
         yield
 
 
@@ -173,7 +172,7 @@ def write(path: str | None, record: Record) -> str:
     record.place = record.place or _place(path)
     fresh = f"{path}.{secrets.token_hex(4)}"
     try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(msgspec.json.encode(record))
         os.replace(fresh, path)
@@ -295,7 +294,7 @@ class Moves:
             if fd < 0:
                 fd = self._opened()
             if fd >= 0:
-                flock(fd, LOCK_SH)
+                posix.lock(fd, shared=True)
                 if self._now[:COUNT_BYTES] != self._counted:
                     # The count is taken before reading: a later move changes it again.
                     self._counted = self._now[:COUNT_BYTES]
@@ -307,7 +306,7 @@ class Moves:
 
     def leave(self) -> None:
         if self._fd >= 0:
-            flock(self._fd, LOCK_UN)
+            posix.unlock(self._fd)
         self._lock.release()
 
     @contextmanager
@@ -316,13 +315,13 @@ class Moves:
         with self._lock:
             fd = self._opened()
             if fd >= 0:
-                flock(fd, LOCK_EX)
+                posix.lock(fd)
             try:
                 self._write(move)
                 yield
             finally:
                 if fd >= 0:
-                    flock(fd, LOCK_UN)
+                    posix.unlock(fd)
 
     # --- the file ---
 

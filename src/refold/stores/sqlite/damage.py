@@ -25,7 +25,7 @@ from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.protocol import Salvage
 from refold.stores.sqlite import log, recent
-from refold.system import sqlite_file
+from refold.system import posix, sqlite_file
 
 PLACE_MAX = (1 << 63) - 1
 MAGIC, HEADER_BYTES = b"SQLite format 3\0", 100
@@ -49,7 +49,7 @@ def lengthen(path: str) -> None:
     """Extends a truncated database file with empty pages up to the size in its header, so that
     SQLite opens it; the missing pages are broken then."""
     try:
-        with open(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as file:
+        with open(os.open(path, os.O_RDWR | posix.O_NOFOLLOW | posix.O_CLOEXEC), "r+b") as file:
             header = file.read(HEADER_BYTES)
             size = os.fstat(file.fileno()).st_size
             if len(header) < HEADER_BYTES or not header.startswith(MAGIC):
@@ -238,7 +238,7 @@ def rewrite(
 
 def write_copy(path: str, seen: Salvage) -> None:
     """Writes salvaged pieces to a new file that only its owner can read."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.writelines(msgspec.json.encode(piece) + b"\n" for piece in seen.pieces)
         file.flush()

@@ -30,7 +30,7 @@ from refold.core import codec
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 from refold.stores import checks
 from refold.stores.sqlite import log, recent
-from refold.system import disk, sqlite_file
+from refold.system import disk, posix, sqlite_file
 
 APPLICATION_ID = 0x7265666F  # "refo"
 BUSY_MS = 10_000
@@ -167,9 +167,9 @@ def _create(path: str) -> None:
 def create_empty(path: str) -> None:
     """Makes an empty file that only its owner can read. SQLite gives its mode to the -wal and -shm
     files."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC
     with disk.closing(os.open(path, flags, 0o600)) as fd:
-        os.fchmod(fd, 0o600)
+        posix.set_mode(fd, 0o600)
 
 
 def _open(path: str) -> apsw.Connection:
@@ -189,7 +189,7 @@ def _open(path: str) -> apsw.Connection:
 
 
 def _is_on_read_only_disk(path: str) -> bool:
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    return posix.is_read_only(path)
 
 
 def has_wal(path: str) -> bool:

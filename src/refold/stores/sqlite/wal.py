@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable
 
 from refold.errors import RefoldError
-from refold.system import disk
+from refold.system import disk, posix
 
 WAL_CHECK_S = 1.0
 
@@ -109,7 +109,7 @@ class Wal:
         self.path = os.path.realpath(path) + "-wal"
         self._new = True
         self._checked_s = time.monotonic() - WAL_CHECK_S
-        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._fd = os.open(self.path, os.O_RDONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW)
 
     def sync(self) -> None:
         """Makes every commit so far survive power loss."""
