@@ -7,10 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.core.model import Span, Summarize
+from refold.core.model import Body, Event, Hide, Span, Summarize
 from refold.core.shortened import text_of
 from refold.strategies import registry
+from refold.strategies.brief import Strategy
+from refold.strategies.gist import gist
+from refold.strategies.hide import hide
+from refold.strategies.hierarchical import hierarchical
+from refold.strategies.importance import importance
+from refold.strategies.summarize import summarize
+from refold.strategies.window import window
 from tests.scripted import heard_by
+from tests.strategies.talks import climbed, log_of, pages, said, state_of, talks, used
 from tests.turns import call, checked, names, opened, opened_in_characters, talk
 
 
@@ -124,3 +132,52 @@ def test_a_gist_is_not_lost_to_the_last_resort(opening, outputs):
         context.append({"role": "tool", "tool_call_id": f"c{n}", "content": "\n".join(lines)})
         checked(context)
     assert not [one.strategy for one in context.log.batches() if "hide" in one.strategy]
+
+
+STANDINS: dict[str, tuple[Strategy, dict[str, str]]] = {
+    "gist": (gist, {}),
+    "summarize": (summarize, {}),
+    "hierarchical": (hierarchical, {}),
+    "importance": (importance, {"rest": "summarize"}),
+    "hide": (hide, {}),
+    "window": (window, {}),
+}
+
+
+@pytest.mark.parametrize("name", STANDINS)
+@settings(max_examples=20, deadline=None)
+@given(log=talks(), target=st.sampled_from([50, 400, 1_000]), room=st.integers(1_500, 8_000))
+def test_a_stand_in_is_at_most_four_fifths_of_what_it_stands_for(
+    name: str, log: list[Event], target: int, room: int
+) -> None:
+    """Otherwise the messages themselves are worth their tokens."""
+    strategy, options = STANDINS[name]
+    climb = climbed(log, strategy, target, window=room, **options)
+    for proposal in climb.proposals:
+        if isinstance(proposal.edit, Hide | Summarize):
+            slots = state_of(log).covered(proposal.edit.span)
+            assert proposal.tokens <= 0.8 * sum(slot.tokens for slot in slots)
+
+
+WORDS = st.lists(st.sampled_from(["amber", "birch", "cedar", "delta", "ember"]), min_size=4)
+
+
+@pytest.mark.parametrize("name", ["summarize", "hierarchical", "importance", "gist"])
+@settings(max_examples=10, deadline=None)
+@given(turns=st.lists(st.tuples(WORDS, st.integers(1, 3), WORDS), min_size=8, max_size=14))
+def test_a_summary_by_code_has_a_line_for_each_request_and_its_answer(
+    name: str, turns: list[tuple[list[str], int, list[str]]]
+) -> None:
+    """Point 8: without a writer no stand-in says only that it is one."""
+    parts: list[Body] = []
+    for turn, (asked, calls, answer) in enumerate(turns):
+        parts.append(said("user", f"Request {turn}: {' '.join(asked)}"))
+        for n in range(calls):
+            parts += used(f"c{turn}.{n}", "\n".join(f"amber {k} birch" for k in range(60)))
+        parts.append(said("assistant", f"Answer {turn}: {' '.join(answer)}"))
+    log = log_of(parts)
+    target = state_of(log).view().tokens * 3 // 4
+    strategy, options = STANDINS[name]
+    page = "\n".join(pages(climbed(log, strategy, target, window=100_000, **options)))
+    for turn in range(len(turns)):
+        assert f"Request {turn}: " in page and f"Answer {turn}: " in page

@@ -33,7 +33,7 @@ from refold.strategies.gist.choice import choose_lines
 from refold.strategies.gist.draft import Draft, chars_of, list_share, prose_share, summary_tokens
 from refold.strategies.gist.layout import Layout, Material, excerpts, lay_out, runs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
-from refold.strategies.protected_messages import tokens_of
+from refold.strategies.protected_messages import standin_max, tokens_of
 
 NEWEST = 0.6  # of the free room: the limit of the newest unit
 ALONE = 0.8  # the same if there is nothing else to fold
@@ -157,6 +157,7 @@ def _summaries(
     """The summaries: the ledger's lines first, then the most needed ones."""
     if not material.runs:
         return []
+    room = min(room, sum(map(standin_max, material.runs)))
     rate = per_char(brief, material.slots)
     raw = [slot for slot in material.slots if not slot.standin]
     facts = facts_of(raw, brief.config, brief.view.facts, Cutter(brief.redact))

@@ -121,20 +121,25 @@ class Draft(Struct, frozen=True, kw_only=True):
             text="\n".join([heading, *self.ledger] if has_ledger else [heading]),
             prose=self.prose if has_ledger else None,
             quotes=tuple(quotes),
-            line=line_of(span, facts),
+            line=line_of(span, facts, self._first_words(quotes)),
             facts=facts,
             gist=GistNotes(now=self.noted.now, names=notes, starved=self.starved),
             reason="gist",
         )
 
+    def _first_words(self, quotes: Sequence[Quote]) -> str:
+        """The start of the first quoted line of an agent or a user, else of any line."""
+        spoken = sorted(quotes, key=lambda quote: quote.role == "tool")
+        return self.brief.redact(one_line(spoken[0].lines[0]))[:REQUEST_CHARS] if spoken else ""
 
-def line_of(span: Span, facts: Sequence[Fact]) -> str:
-    """The shortest form of a span: the last request and the changed files."""
+
+def line_of(span: Span, facts: Sequence[Fact], said: str = "") -> str:
+    """The shortest form of a span: the last request and the changed files, or what was `said`."""
     requests = [fact.text.split("\n", 1)[0] for fact in facts if fact.kind == "request"]
     changed = [fact.text for fact in facts if fact.kind == "file" and fact.state != "read"]
     request = requests[-1][:REQUEST_CHARS] if requests else ""
     files = f"changed {', '.join(changed[:FILES_NAMED])}" if changed else ""
-    return f"{span}: {'; '.join(filter(None, [request, files])) or 'earlier steps'}"
+    return f"{span}: {'; '.join(filter(None, [request, files])) or said or 'earlier steps'}"
 
 
 # --- sizes ---
