@@ -181,3 +181,27 @@ def test_a_summary_by_code_has_a_line_for_each_request_and_its_answer(
     page = "\n".join(pages(climbed(log, strategy, target, window=100_000, **options)))
     for turn in range(len(turns)):
         assert f"Request {turn}: " in page and f"Answer {turn}: " in page
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+@settings(max_examples=8, deadline=None)
+@given(lines=st.integers(100, 3_000), calls=st.integers(0, 25), share=st.floats(0.03, 0.6))
+def test_a_target_beside_a_huge_paste_is_met_without_a_bare_notice(
+    place: str, lines: int, calls: int, share: float
+) -> None:
+    """Point 7: the paste is cut, whoever's request it is in, and the rest is told by its lines."""
+    context = refold.open("paste", store="memory:", window=200_000, config={"auto": False})
+    paste = "\n".join(f"amber birch entry {n} 0.{n * 7919 % 99991:05}" for n in range(lines))
+    for turn, name in enumerate(("first", "middle", "last")):
+        asked = f"Request {turn}: look after the cedar module"
+        asked += f"\n{paste}" if name == place else ""
+        context.append({"role": "user", "content": asked})
+        for n in range(calls):
+            for message in used(f"c{turn}-{n}", "\n".join(f"cedar {k} delta" for k in range(20))):
+                context.append(message)
+        context.append({"role": "assistant", "content": f"Answer {turn}: the cedar was moved."})
+    target = max(1_000, int(share * context.stats().current))
+    receipt = context.compact(target=target)
+    page = str(context.request("openai_chat")["messages"])
+    assert "hidden]" not in page and "Request 2" in page
+    assert receipt.tokens_after <= target
