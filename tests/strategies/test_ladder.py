@@ -7,10 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.core.model import Span, Summarize
+from refold.core.model import Body, Event, Hide, Span, Summarize
 from refold.core.shortened import text_of
 from refold.strategies import registry
+from refold.strategies.brief import Strategy
+from refold.strategies.gist import gist
+from refold.strategies.hide import hide
+from refold.strategies.hierarchical import hierarchical
+from refold.strategies.importance import importance
+from refold.strategies.summarize import summarize
+from refold.strategies.window import window
 from tests.scripted import heard_by
+from tests.strategies.talks import climbed, log_of, pages, said, state_of, talks, used
 from tests.turns import call, checked, names, opened, opened_in_characters, talk
 
 
@@ -124,3 +132,76 @@ def test_a_gist_is_not_lost_to_the_last_resort(opening, outputs):
         context.append({"role": "tool", "tool_call_id": f"c{n}", "content": "\n".join(lines)})
         checked(context)
     assert not [one.strategy for one in context.log.batches() if "hide" in one.strategy]
+
+
+STANDINS: dict[str, tuple[Strategy, dict[str, str]]] = {
+    "gist": (gist, {}),
+    "summarize": (summarize, {}),
+    "hierarchical": (hierarchical, {}),
+    "importance": (importance, {"rest": "summarize"}),
+    "hide": (hide, {}),
+    "window": (window, {}),
+}
+
+
+@pytest.mark.parametrize("name", STANDINS)
+@settings(max_examples=20, deadline=None)
+@given(log=talks(), target=st.sampled_from([50, 400, 1_000]), room=st.integers(1_500, 8_000))
+def test_a_stand_in_is_at_most_four_fifths_of_what_it_stands_for(
+    name: str, log: list[Event], target: int, room: int
+) -> None:
+    """Otherwise the messages themselves are worth their tokens."""
+    strategy, options = STANDINS[name]
+    climb = climbed(log, strategy, target, window=room, **options)
+    for proposal in climb.proposals:
+        if isinstance(proposal.edit, Hide | Summarize):
+            slots = state_of(log).covered(proposal.edit.span)
+            assert proposal.tokens <= 0.8 * sum(slot.tokens for slot in slots)
+
+
+WORDS = st.lists(st.sampled_from(["amber", "birch", "cedar", "delta", "ember"]), min_size=4)
+
+
+@pytest.mark.parametrize("name", ["summarize", "hierarchical", "importance", "gist"])
+@settings(max_examples=10, deadline=None)
+@given(turns=st.lists(st.tuples(WORDS, st.integers(1, 3), WORDS), min_size=8, max_size=14))
+def test_a_summary_by_code_has_a_line_for_each_request_and_its_answer(
+    name: str, turns: list[tuple[list[str], int, list[str]]]
+) -> None:
+    """Point 8: without a writer no stand-in says only that it is one."""
+    parts: list[Body] = []
+    for turn, (asked, calls, answer) in enumerate(turns):
+        parts.append(said("user", f"Request {turn}: {' '.join(asked)}"))
+        for n in range(calls):
+            parts += used(f"c{turn}.{n}", "\n".join(f"amber {k} birch" for k in range(60)))
+        parts.append(said("assistant", f"Answer {turn}: {' '.join(answer)}"))
+    log = log_of(parts)
+    target = state_of(log).view().tokens * 3 // 4
+    strategy, options = STANDINS[name]
+    page = "\n".join(pages(climbed(log, strategy, target, window=100_000, **options)))
+    for turn in range(len(turns)):
+        assert f"Request {turn}: " in page and f"Answer {turn}: " in page
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+@settings(max_examples=8, deadline=None)
+@given(lines=st.integers(100, 3_000), calls=st.integers(0, 25), share=st.floats(0.03, 0.6))
+def test_a_target_beside_a_huge_paste_is_met_without_a_bare_notice(
+    place: str, lines: int, calls: int, share: float
+) -> None:
+    """Point 7: the paste is cut, whoever's request it is in, and the rest is told by its lines."""
+    context = refold.open("paste", store="memory:", window=200_000, config={"auto": False})
+    paste = "\n".join(f"amber birch entry {n} 0.{n * 7919 % 99991:05}" for n in range(lines))
+    for turn, name in enumerate(("first", "middle", "last")):
+        asked = f"Request {turn}: look after the cedar module"
+        asked += f"\n{paste}" if name == place else ""
+        context.append({"role": "user", "content": asked})
+        for n in range(calls):
+            for message in used(f"c{turn}-{n}", "\n".join(f"cedar {k} delta" for k in range(20))):
+                context.append(message)
+        context.append({"role": "assistant", "content": f"Answer {turn}: the cedar was moved."})
+    target = max(1_000, int(share * context.stats().current))
+    receipt = context.compact(target=target)
+    page = str(context.request("openai_chat")["messages"])
+    assert "hidden]" not in page and "Request 2" in page
+    assert receipt.tokens_after <= target

@@ -449,8 +449,12 @@ class Fold:
 
     def covered_tokens(self, span: Span) -> int:
         """Tokens that hiding the span would save."""
+        return sum(slot.tokens for slot in self.covered(span))
+
+    def covered(self, span: Span) -> list[Slot]:
+        """The slots that hiding the span would remove."""
         start, stop = self._range(span)
-        return sum(slot.tokens for slot in self.slots[start:stop] if self._goes(slot, span))
+        return [slot for slot in self.slots[start:stop] if self._goes(slot, span)]
 
     def _range(self, span: Span) -> tuple[int, int]:
         start = bisect_left(self.slots, span.first, key=lambda slot: slot.seq)

@@ -27,15 +27,16 @@ from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, ledger_lines
 from refold.ledger.sentences import own_text
 from refold.strategies.brief import UNFOLD, Brief, unfolder
-from refold.strategies.protected_messages import tokens_of
-from refold.strategies.summarize import covered
+from refold.strategies.protected_messages import standin_max, tokens_of
+from refold.strategies.summarize import covered, turn_ends
 
 REASON = "hierarchical"
 PART_MESSAGES = 8  # minimum length of a part, which ends before the next request
 PART_MESSAGES_MAX = 16
 LINE_CHARS, REQUEST_CHARS, ANSWER_CHARS = 120, 300, 200
 LEDGER_CHARS, BINDING_CHARS = 400, 2_000
-ANSWERS = 2  # newest answers in a paragraph
+# Of these sizes: a paragraph is made shorter until it may stand for its messages.
+PARAGRAPH_SHARES = (1.0, 0.5, 0.25, 0.12)
 OPENING_SHARE = 0.25  # of the target
 
 
@@ -58,8 +59,8 @@ class _Part(Struct, frozen=True, kw_only=True):
 
     @property
     def stays(self) -> bool:
-        """Whether its messages are on the page, and no longer than a paragraph."""
-        return self.shown == self.messages and self.shown_tokens <= self.paragraph_tokens
+        """Whether its messages are on the page, and a paragraph would hardly be shorter."""
+        return self.shown == self.messages and self.paragraph_tokens > standin_max(self.shown)
 
 
 Run = list[_Part]
@@ -130,7 +131,11 @@ def _part(brief: Brief, messages: Sequence[Slot], run: Sequence[Slot]) -> _Part:
     first, last = messages[0].seq, messages[-1].last
     shown = tuple(slot for slot in run if slot.seq <= last and slot.last >= first)
     facts = facts_of(messages, brief.config, (), Cutter(brief.redact))
-    paragraph = _paragraph(brief, messages, facts)
+    most = standin_max(messages)
+    for share in PARAGRAPH_SHARES:
+        paragraph = _paragraph(brief, messages, facts, share)
+        if (paragraph_tokens := brief.text_tokens(paragraph)) <= most:
+            break
     return _Part(
         messages=tuple(messages),
         shown=shown,
@@ -138,7 +143,7 @@ def _part(brief: Brief, messages: Sequence[Slot], run: Sequence[Slot]) -> _Part:
         paragraph=paragraph,
         binding=tuple(filter(_is_binding, facts)),
         shown_tokens=tokens_of(shown),
-        paragraph_tokens=brief.text_tokens(paragraph),
+        paragraph_tokens=paragraph_tokens,
         is_inside=any(slot.seq < first or slot.last > last for slot in shown),
     )
 
@@ -161,19 +166,19 @@ def _line(brief: Brief, messages: Sequence[Slot], facts: Sequence[Fact]) -> str:
     return f"- {span}: {'; '.join(filter(None, (text, done))) or 'earlier steps'}"
 
 
-def _paragraph(brief: Brief, messages: Sequence[Slot], facts: Sequence[Fact]) -> str:
-    """The requests and the last answers of a part, and its ledger."""
+def _paragraph(brief: Brief, messages: Sequence[Slot], facts: Sequence[Fact], share: float) -> str:
+    """The requests of a part and the answers to them, at this share of their usual size, and its
+    ledger."""
     span = Span(messages[0].seq, messages[-1].last)
     requests = [slot for slot in messages if is_request(slot)]
-    answers = [
-        slot for slot in messages if slot.message.role == "assistant" and own_text(slot.message)
-    ]
     where = f"; {UNFOLD} {span} gives them whole" if unfolder(brief.view) else ""
     what = f"{number(len(messages), 'message')}: background, not a new request"
     lines = [f"[{span}, {what}{where}.]"]
-    for slot in sorted([*requests, *answers[-ANSWERS:]], key=lambda slot: slot.seq):
+    for slot in sorted([*requests, *turn_ends(messages, ends=True)], key=lambda slot: slot.seq):
         chars = REQUEST_CHARS if slot.message.role == "user" else ANSWER_CHARS
-        lines.append(f"- #{slot.seq} {slot.message.role}: {_start_of(brief, slot, chars)}")
+        lines.append(
+            f"- #{slot.seq} {slot.message.role}: {_start_of(brief, slot, int(share * chars))}"
+        )
     others = [fact for fact in facts if fact.kind != "request"]
     return "\n".join([*lines, *ledger_lines(others, LEDGER_CHARS)])
 
@@ -212,12 +217,11 @@ def _tokens(brief: Brief, runs: Sequence[Run], detailed: Set[Span]) -> int:
 
 
 def _grows(brief: Brief, runs: Sequence[Run], detailed: Set[Span]) -> bool:
-    """Whether a paragraph among lines makes their summary as long as the slots it covers, which is
-    not allowed."""
+    """Whether a paragraph among lines makes their summary too large for the slots it covers."""
     for group in (group for run in runs for group in _groups(run, detailed)):
         if any(part.is_inside and part.span in detailed for part in group):
             shown = {slot.seq: slot for part in group for slot in part.shown}.values()
-            return _group_tokens(brief, group, detailed) >= tokens_of([*shown])
+            return _group_tokens(brief, group, detailed) > standin_max([*shown])
     return False
 
 

@@ -25,7 +25,7 @@ from refold.core.shortened import summary_text, text_of
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
 from refold.strategies.brief import Brief, Strategy, checked_answer
-from refold.strategies.protected_messages import with_kept, with_tail
+from refold.strategies.protected_messages import standin_max, with_kept, with_tail
 
 LAST_RUNG = "fit"  # if nothing else helped, results of excluded tools are cut as well
 LOSSLESS = frozenset({"dedup"})
@@ -162,7 +162,7 @@ def _try_edits(
             if isinstance(edit, Replace):
                 is_smaller = tokens < replaced_tokens(edit, after)
             else:
-                is_smaller = tokens < after.covered_tokens(edit.span)
+                is_smaller = tokens <= standin_max(after.covered(edit.span))
             trial = Event(
                 seq=after.head + 1,
                 id="",

@@ -22,6 +22,7 @@ from refold.core.model import (
     View,
 )
 
+STANDIN_SHARE = 0.8  # of the messages that it stands for: the largest size of a stand-in
 # Of the free room: the share of a latest request that would otherwise leave nothing for the rest.
 REQUEST_SHARE = 0.75
 # Of the input limit: the largest share of pinned results of excluded tools, and of system messages.
@@ -147,6 +148,14 @@ def last_seam(page_units: Sequence[range], latest: int) -> int:
 def tokens_of(slots: Sequence[Slot]) -> int:
     """The size of these slots together."""
     return sum(slot.tokens for slot in slots)
+
+
+def standin_max(slots: Sequence[Slot]) -> int:
+    """The largest size of a stand-in for these slots. An earlier stand-in among them was held to
+    its share already, so that together they only have to shrink."""
+    if any(slot.standin for slot in slots):
+        return tokens_of(slots) - 1
+    return int(STANDIN_SHARE * tokens_of(slots))
 
 
 def run_tokens(slots: Sequence[Slot], run: range) -> int:

@@ -13,7 +13,7 @@ prose; `compaction.summary_text` and `writer.asker` get new prose.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from itertools import pairwise
+from itertools import zip_longest
 
 from msgspec import Struct
 
@@ -29,12 +29,11 @@ from refold.ledger.sentences import own_text
 from refold.strategies.brief import UNFOLD, Brief, cap_tokens, carried, unfolder
 from refold.strategies.gist.draft import line_of
 from refold.strategies.gist.passages import per_char
-from refold.strategies.protected_messages import last_seam, protected, tokens_of
+from refold.strategies.protected_messages import last_seam, protected, standin_max, tokens_of
 
 REASON = "summarize"
+DRAFT_SHARE = 0.9  # of the replaced messages and summaries: a draft must make the page shorter
 LEDGER_SHARE = 0.55  # of a summary's limit: the ledger; the rest is for prose
-DRAFT_SHARE = 0.9  # of the replaced messages: a draft must make the page shorter
-SMALL_SHARE = 0.8  # the same for a draft without the ledger
 # Of a draft: the limit of carried prose; the rest always belongs to the ledger.
 CARRIED_SHARE = 0.8
 # Of a draft: the limit of a user's rules, which come before carried prose, and the margin for
@@ -192,7 +191,7 @@ def _prose_and_text(
     for new prose by a writer."""
     count = brief.text_tokens
     cap, replaced, own = cap_tokens(brief.budget.window), tokens_of(run), count(heading)
-    shorter = (DRAFT_SHARE if ledger.facts else SMALL_SHARE) * replaced
+    shorter = min(standin_max(run), DRAFT_SHARE * replaced)
     most = max(0.0, min(cap, shorter) - own - FRAME_TOKENS)
     rules = min(RULES_SHARE * most, RULES_MARGIN * count(ledger.rules()))
     prose = carried(run, int(min(CARRIED_SHARE * most, most - rules)), count)
@@ -212,6 +211,16 @@ def _prose_and_text(
     return prose, "\n".join([heading, *ledger.lines(left), *answers])
 
 
+def turn_ends(messages: Sequence[Slot], *, ends: bool) -> list[Slot]:
+    """The agent's last words before each request; the last of all if these messages end a turn."""
+    spoken = [slot for slot in messages if own_text(slot.message).strip()]
+    return [
+        slot
+        for slot, later in zip_longest(spoken, spoken[1:])
+        if slot.message.role == "assistant" and (is_request(later) if later else ends)
+    ]
+
+
 def _answers(brief: Brief, run: Sequence[Slot], tokens_max: float) -> list[str]:
     """The starts of the answers that ended a turn, or of the last words of a run without any, the
     newest first if not all have room; without secrets."""
@@ -219,12 +228,9 @@ def _answers(brief: Brief, run: Sequence[Slot], tokens_max: float) -> list[str]:
     for slot in run:
         is_short = slot.last - slot.seq < READ_MAX
         messages += [slot] if not slot.standin else brief.originals(slot.span) if is_short else []
+    later = next((slot for slot in brief.slots if slot.seq > run[-1].last), None)
+    ends = turn_ends(messages, ends=later is not None and is_request(later))
     spoken = [slot for slot in messages if own_text(slot.message).strip()]
-    ends = [
-        slot
-        for slot, later in pairwise(spoken)
-        if slot.message.role == "assistant" and is_request(later)
-    ]
     shown = ends or spoken[-1:]
     chars = tokens_max / per_char(brief, run)
     chars -= len(ANSWERS_HEADING) if len(shown) > 1 else 0

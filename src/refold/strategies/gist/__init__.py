@@ -33,7 +33,7 @@ from refold.strategies.gist.choice import choose_lines
 from refold.strategies.gist.draft import Draft, chars_of, list_share, prose_share, summary_tokens
 from refold.strategies.gist.layout import Layout, Material, excerpts, lay_out, runs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
-from refold.strategies.protected_messages import tokens_of
+from refold.strategies.protected_messages import standin_max, tokens_of
 
 NEWEST = 0.6  # of the free room: the limit of the newest unit
 ALONE = 0.8  # the same if there is nothing else to fold
@@ -66,7 +66,7 @@ def gist(brief: Brief) -> list[Edit | Ask]:
     """Folds the messages since the last gist into one more, or all gists and messages into one."""
     layout = lay_out(brief)
     edits = _fold(brief, layout)
-    if edits and layout.request_excess > 0:
+    if layout.request_excess > 0:
         # The latest request is cut if it would leave no room for anything else.
         request = [slot for slot in brief.slots if slot.seq == brief.view.request]
         cuts = cuts_of(brief, pieces(brief, request), layout.request_excess, (CUT_TOKENS,))
@@ -113,11 +113,11 @@ def _fold(brief: Brief, layout: Layout) -> list[Edit | Ask]:
 def _material(
     brief: Brief, layout: Layout, slots: Sequence[Slot], frozen: Sequence[Slot]
 ) -> Material:
-    """The runs of these slots to fold. A run no larger than a heading stays as it is."""
+    """The runs of these slots to fold. A run hardly larger than a heading stays as it is."""
     large: list[list[Slot]] = []
     kept = list(layout.kept)
     for run in runs(slots, [*layout.kept, *frozen]):
-        if tokens_of(run) > HEADING_TOKENS:
+        if standin_max(run) > HEADING_TOKENS:
             large.append(run)
         else:
             kept += run
@@ -157,6 +157,7 @@ def _summaries(
     """The summaries: the ledger's lines first, then the most needed ones."""
     if not material.runs:
         return []
+    room = min(room, sum(map(standin_max, material.runs)))
     rate = per_char(brief, material.slots)
     raw = [slot for slot in material.slots if not slot.standin]
     facts = facts_of(raw, brief.config, brief.view.facts, Cutter(brief.redact))

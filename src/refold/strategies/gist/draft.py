@@ -24,6 +24,7 @@ from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
 from refold.strategies.gist.layout import Material
 from refold.strategies.gist.names import Needs, Row, names_of
 from refold.strategies.gist.passages import PIECE_CHARS, Passage, Pieces, cut, flat
+from refold.strategies.protected_messages import standin_max
 
 TRIES = 4
 FILES_NAMED = 5
@@ -54,6 +55,8 @@ class Draft(Struct, frozen=True, kw_only=True):
 
     def within(self, room: int, kept: Kept, per_char: float) -> list[Summarize]:
         """The summaries in at most `room` tokens; the least needed lines go if necessary."""
+        for run in self.material.runs:
+            kept = self._fitting(run, kept, per_char)
         edits = self.summaries(kept)
         for _ in range(TRIES):
             size = summary_tokens(self.brief, edits)
@@ -64,6 +67,25 @@ class Draft(Struct, frozen=True, kw_only=True):
             edits = self.summaries(kept)
         return edits
 
+    def _fitting(self, run: Sequence[Slot], kept: Kept, per_char: float) -> Kept:
+        """The lines without as many of this run's as its summary is too large to stand for it."""
+        most = standin_max(run)
+        seqs = {passage.seq for passage in self.material.passages_of(run)}
+        own = {line: pieces for line, pieces in kept.items() if line[0] in seqs}
+        if chars_of(own) * per_char <= most / 2:  # far from it, as almost always
+            return kept
+        for _ in range(TRIES):
+            edit = self._summary(run, by_message(own), has_ledger=run is self.material.largest)
+            excess = summary_tokens(self.brief, [edit]) - most
+            if excess <= 0 or not own:
+                break
+            own = without_last(own, excess / per_char)
+        return {
+            line: own.get(line, pieces)
+            for line, pieces in kept.items()
+            if line[0] not in seqs or line in own
+        }
+
     def with_names(self, edits: list[Summarize], room: int, per_char: float) -> list[Summarize]:
         """The summaries, the largest with a list of names that are on no line of the page, in the
         room that is left."""
@@ -73,6 +95,19 @@ class Draft(Struct, frozen=True, kw_only=True):
         page = "\n".join([*map(summary_text, edits), *others])
         names = further_names(material.needs, page, int(left / per_char))
         names = without_secrets(names, material.passages, self.brief.redact)
+        for _ in range(TRIES):
+            listed = self._with_list(edits, names)
+            excess = summary_tokens(self.brief, listed) - room
+            if excess <= 0 or not names:
+                return listed
+            # Numbers and ids have more tokens per character than words.
+            names = names[: len(names) * max(0, left - excess) // max(1, left)]
+            left -= excess
+        return edits
+
+    def _with_list(self, edits: list[Summarize], names: Sequence[str]) -> list[Summarize]:
+        """The summaries, the largest with a list of these names."""
+        material = self.material
         first = material.largest[0].seq
         listed: list[Summarize] = []
         for edit in edits:
@@ -121,20 +156,25 @@ class Draft(Struct, frozen=True, kw_only=True):
             text="\n".join([heading, *self.ledger] if has_ledger else [heading]),
             prose=self.prose if has_ledger else None,
             quotes=tuple(quotes),
-            line=line_of(span, facts),
+            line=line_of(span, facts, self._first_words(quotes)),
             facts=facts,
             gist=GistNotes(now=self.noted.now, names=notes, starved=self.starved),
             reason="gist",
         )
 
+    def _first_words(self, quotes: Sequence[Quote]) -> str:
+        """The start of the first quoted line of an agent or a user, else of any line."""
+        spoken = sorted(quotes, key=lambda quote: quote.role == "tool")
+        return self.brief.redact(one_line(spoken[0].lines[0]))[:REQUEST_CHARS] if spoken else ""
 
-def line_of(span: Span, facts: Sequence[Fact]) -> str:
-    """The shortest form of a span: the last request and the changed files."""
+
+def line_of(span: Span, facts: Sequence[Fact], said: str = "") -> str:
+    """The shortest form of a span: the last request and the changed files, or what was `said`."""
     requests = [fact.text.split("\n", 1)[0] for fact in facts if fact.kind == "request"]
     changed = [fact.text for fact in facts if fact.kind == "file" and fact.state != "read"]
     request = requests[-1][:REQUEST_CHARS] if requests else ""
     files = f"changed {', '.join(changed[:FILES_NAMED])}" if changed else ""
-    return f"{span}: {'; '.join(filter(None, [request, files])) or 'earlier steps'}"
+    return f"{span}: {'; '.join(filter(None, [request, files])) or said or 'earlier steps'}"
 
 
 # --- sizes ---

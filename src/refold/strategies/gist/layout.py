@@ -33,7 +33,7 @@ from refold.strategies.protected_messages import (
 )
 from refold.strategies.shorten_results import line_ranges
 
-TASK = 0.5  # of the window: a larger first request does not stay verbatim
+TASK = 0.5  # of the window, or of a smaller target: a larger first request does not stay verbatim
 TAIL = 0.05  # of the free room: the raw tail, in whole units
 # Of the room: the limit of the `keep_recent` messages, without and with their typed text, which
 # would stay anyway.
@@ -68,7 +68,9 @@ class Layout(Struct, frozen=True, kw_only=True):
 def lay_out(brief: Brief) -> Layout:
     """The layout of the page."""
     view = brief.view
-    held = protected(view) | task_of(view, TASK * brief.budget.window / brief.budget.factor)
+    window = brief.budget.window / brief.budget.factor
+    task_max = TASK * (min(window, brief.target) if brief.is_asked else window)
+    held = protected(view) | task_of(view, task_max)
     whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
     full = brief.full or view.tokens
     fixed = view.system_tokens + view.tools_tokens + tokens_of(whole)
