@@ -102,3 +102,14 @@ def test_a_page_without_a_message_is_refused_in_every_dialect(name, system):
         assert refusal.value.hint == "append a user message"
         context.append({"role": "user", "content": "again"})
         assert dialect(name).check(context.request(name)) == []
+
+
+def test_a_short_answer_may_use_the_room_of_an_assumed_one():
+    with refold.open(
+        "c", store="memory:", model="gpt-5", window=2_000, counter="estimate"
+    ) as context:
+        context.append({"role": "user", "content": "a word " * 1_450})
+        assert context.budget.input_max < context.stats().current < 1_900
+        assert context.request(max_completion_tokens=50)
+        with pytest.raises(refold.OverBudget):
+            context.request(max_completion_tokens=900)

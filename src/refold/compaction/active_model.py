@@ -279,10 +279,11 @@ class ActiveModel:
         """Whether a page that cannot be shortened may be sent: it may use an assumed reserve, but
         neither a configured one nor more than the model's own limit."""
         config, budget = self._log.config, self.budget
-        if config.reserve_tokens is not None or self._answer or self._extra():
+        if config.reserve_tokens is not None:
             return self.fits()
         own = None if self.window else self.info.input_max
-        return self.current <= min(budget.window, own or budget.window)
+        current = self.current + max(0, self._extra())
+        return current <= (own or budget.window) and current + self._answer <= budget.window
 
     def _resize(self) -> None:
         self._lesson = self._log.sums.lessons.get(self.info.name)
