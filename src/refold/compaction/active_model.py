@@ -289,16 +289,14 @@ class ActiveModel:
         return current <= budget.window - budget.reserve
 
     def may_be_sent(self) -> bool:
-        """Whether a page that cannot be shortened may be sent: it may use an assumed reserve, but
-        neither a configured one nor more than the model's own limit."""
+        """Whether a page that cannot be shortened may be sent: it may use an assumed reserve, and
+        the room of a long answer, which is then cut or refused by its provider; but neither a
+        configured reserve nor more than the model's own limit."""
         config, budget = self._log.config, self.budget
         if config.reserve_tokens is not None:
             return self.fits()
         own = None if self.window else self.info.input_max
-        current = self.current + max(0, self._extra())
-        whole = self._whole_window(budget)
-        is_small = current + self._thinking <= budget.window
-        return is_small and current <= (own or budget.window) and current + self._answer <= whole
+        return self.current + max(0, self._extra()) <= min(budget.window, own or budget.window)
 
     def _resize(self) -> None:
         self._lesson = self._log.sums.lessons.get(self.info.name)
