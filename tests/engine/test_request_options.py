@@ -28,8 +28,9 @@ Wire = dict[str, Any]
 
 
 def opened(name: str, **more: Any) -> refold.Context:
+    # A model outside the table: its window is a limit, and not a wish.
     context = refold.open(
-        "c", store="memory:", model=MODELS[name], window=WINDOW, counter="estimate", **more
+        "c", store="memory:", model="a-model", window=WINDOW, counter="estimate", **more
     )
     for number in range(40):
         context.append({"role": "user", "content": f"question {number}\n" + "some words\n" * 90})
@@ -102,3 +103,14 @@ def test_a_page_without_a_message_is_refused_in_every_dialect(name, system):
         assert refusal.value.hint == "append a user message"
         context.append({"role": "user", "content": "again"})
         assert dialect(name).check(context.request(name)) == []
+
+
+def test_a_short_answer_may_use_the_room_of_an_assumed_one():
+    with refold.open(
+        "c", store="memory:", model="a-model", window=2_000, counter="estimate"
+    ) as context:
+        context.append({"role": "user", "content": "a word " * 1_450})
+        assert context.budget.input_max < context.stats().current < 1_900
+        whole = context.request(max_completion_tokens=50)
+        assert len(str(context.request(max_completion_tokens=900))) < len(str(whole))
+        assert context.stats().current <= 1_100

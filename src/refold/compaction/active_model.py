@@ -50,8 +50,9 @@ class ActiveModel:
     def __init__(self, log: OpenLog) -> None:
         self._log = log
         self.keywords: Mapping[str, Any] = {}  # the caller's options of the newest request
-        # Tokens that these add to the page, and the length that they ask of the answer.
-        self._added, self._answer = 0, 0
+        # Tokens that these add to the page, the length that they ask of the answer, and the room
+        # for thinking and an answer.
+        self._added, self._answer, self._thinking = 0, 0, 0
         self._reported = (0, 0)  # the head of the newest reported request, and what it had added
         self._given: dict[str, int] = {}  # windows that are not in the log yet, by model
         self.changed: list[Callable[[], None]] = []
@@ -69,14 +70,14 @@ class ActiveModel:
         self.keywords, self._load = keywords, None
         system, tools, answer = replaced(dialect, keywords)
         state, count = self._log.sums, self._log.counter
-        self._added, self._answer = 0, answer
+        self._added, self._answer, self._thinking = 0, answer, 0
         budget = at(keywords, ("thinking", "budget_tokens"))
         if type(budget) is int and not answer:
             # Thinking counts toward the limit of the answer, for which the page must leave room.
             window = self._limits.window
             slack = max(SLACK_TOKENS, round(window * SLACK_RATIO))
             least = budget + ANSWER_MIN + slack
-            self._answer = least if least < window // 2 else 0  # else `finished` says so
+            self._thinking = least if least < window // 2 else 0  # else `finished` says so
         if isinstance(system, str | list | tuple | Mapping):
             self._added += count_system(system, count) - state.system_tokens
         if tools is not None:
@@ -248,7 +249,13 @@ class ActiveModel:
         answer = self._answer or self._log.config.output_tokens or 0
         if answer:
             answer = min(answer, self.info.output or answer)
-        budget = with_room(budget, self._extra(), answer)
+        budget = with_room(
+            budget,
+            extra=self._extra(),
+            answer=answer,
+            whole=self._whole_window(budget),
+            reserve=self._thinking,
+        )
         load = Load(budget, current_tokens(state, budget.factor))
         self._load = state, state.head, self._limits, load
         return load
@@ -259,6 +266,12 @@ class ActiveModel:
         anchor = self._log.log.state.anchor
         is_reported = anchor is not None and anchor.upto == self._reported[0]
         return self._added - (self._reported[1] if is_reported else 0)
+
+    def _whole_window(self, budget: Budget) -> int:
+        """The window of the model itself, in which a smaller one given by hand is a wish; a limit
+        learned from a refusal is none."""
+        is_wish = self._lesson is None and self.info.known
+        return max(budget.window, self.info.window if is_wish else 0)
 
     @property
     def budget(self) -> Budget:
@@ -276,13 +289,14 @@ class ActiveModel:
         return current <= budget.window - budget.reserve
 
     def may_be_sent(self) -> bool:
-        """Whether a page that cannot be shortened may be sent: it may use an assumed reserve, but
-        neither a configured one nor more than the model's own limit."""
+        """Whether a page that cannot be shortened may be sent: it may use an assumed reserve, and
+        the room of a long answer, which is then cut or refused by its provider; but neither a
+        configured reserve nor more than the model's own limit."""
         config, budget = self._log.config, self.budget
-        if config.reserve_tokens is not None or self._answer or self._extra():
+        if config.reserve_tokens is not None:
             return self.fits()
         own = None if self.window else self.info.input_max
-        return self.current <= min(budget.window, own or budget.window)
+        return self.current + max(0, self._extra()) <= min(budget.window, own or budget.window)
 
     def _resize(self) -> None:
         self._lesson = self._log.sums.lessons.get(self.info.name)

@@ -46,21 +46,21 @@ def factor(state: Fold, info: Model, lesson: Lesson | None) -> float:
     return factor_of(state, info.name) if is_reported else lesson.factor
 
 
-def with_room(budget: Budget, extra: int, answer: int) -> Budget:
-    """The budget for a request that has `extra` tokens beside the page, and asks for this many in
-    its answer."""
-    reserve = max(budget.reserve, answer) + max(0, extra)
-    if reserve == budget.reserve:
+def with_room(budget: Budget, *, extra: int, answer: int, whole: int, reserve: int) -> Budget:
+    """The budget for a request that has `extra` tokens beside the page, and an answer of this
+    length. The model has a window of `whole` tokens, in which the budget's may be a wish; `reserve`
+    is room needed inside the budget's."""
+    limit = min(budget.window - max(budget.reserve, reserve), whole - answer) - max(0, extra)
+    if limit == budget.input_max:
         return budget
-    limit = budget.window - reserve
     if limit <= 0:
         what = f"{extra:,} tokens beside the page and {answer:,} of the answer"
         hint = "lower max_tokens (output_tokens), or shorten the system prompt and the tools"
-        raise Invalid(f"{what} leave no room in a window of {budget.window:,}", hint=hint)
+        raise Invalid(f"{what} leave no room in a window of {whole:,}", hint=hint)
     compact_at = min(budget.compact_at, limit)
     return replace(
         budget,
-        reserve=reserve,
+        reserve=budget.window - limit,
         warn_at=budget.warn_at * compact_at // max(1, budget.compact_at),
         compact_at=compact_at,
         critical_at=max(compact_at, min(budget.critical_at, limit)),
