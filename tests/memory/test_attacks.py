@@ -259,6 +259,8 @@ OPEN = {
     "begin": "-----BEGIN FILE a-----\n{}\n-----END FILE-----",
     "bracket": "[Attached file: a.md]\n{}",
     "diff": "diff --git a/a b/a\n@@ -1 +1 @@\n a\n\n+{}",
+    "too many tags": "See <a b=c>" + "<a>" * 2_000 + "\n{}\n</a>",
+    "alone, never closed": "<file>\n# Rules\n\n{}",
     "never closed": '<file path="README.md">\n# Rules\n\n{}',
 }
 OWN_RULES = [

@@ -17,7 +17,9 @@ from typing import Literal, NamedTuple
 from refold.patterns import regex
 
 PLAIN_SHARE, PROSE_SHARE = 0.5, 0.8  # of the words of a line; the latter if it ends like code
-ELEMENTS_MAX = 200  # of one message
+ELEMENTS_MAX, TAGS_MAX = 200, 1_000  # of one message; tags of one name in an element
+SPAN_MAX = 1_000  # characters before and after a tag, for code around it
+HEAD_CHARS_MAX = 400  # of a line above a paste; a longer one is text
 INLINE_WORDS = 3  # of an element in a sentence, such as <b>never</b>
 GAP = "\0"  # in place of a pasted line
 QUOTED_WORDS = 4  # of a quotation in a sentence; fewer are a value
@@ -132,23 +134,25 @@ def _without_elements(text: str) -> tuple[str, list[str]]:
 def _element_end(text: str, tag: re.Match[str]) -> int:
     """The end of the element that this tag opens, 0 if it is part of a sentence, -1 if it is never
     closed. Several closing tags end it at the last: the file in it may hold the others."""
-    line_start = text.rfind("\n", 0, tag.start()) + 1
-    line_end = text.find("\n", tag.end())
-    line = text[line_start : line_end if line_end >= 0 else len(text)]
+    line_start = text.rfind("\n", max(0, tag.start() - SPAN_MAX), tag.start()) + 1
+    line_start = line_start or max(0, tag.start() - SPAN_MAX)
+    line, _, _ = text[line_start : tag.end() + SPAN_MAX].partition("\n")
     column = tag.start() - line_start
     if any(one.start() < column < one.end() for one in _CODE_SPAN.finditer(line)):
         return 0
     name, end, depth = re.escape(tag["name"]), 0, 1
     same = rf"(?P<opens>[<\[]){name}(?=[\s=>\]])|[<\[]/{name}\s*[>\]]"
-    for one in re.finditer(same, text[tag.end() :], re.IGNORECASE):
+    for count, one in enumerate(re.finditer(same, text[tag.end() :], re.IGNORECASE)):
+        if count == TAGS_MAX:
+            return -1
         if end and one["opens"]:
             break
         depth += 1 if one["opens"] else -1
         end = tag.end() + one.end() if depth <= 0 else end
     is_first = not line[:column].strip()
     if not end:
-        is_alone = is_first and tag[0] == "<" and line[column:].strip() == tag[0]
-        return -1 if is_alone or (is_first and tag["attributes"] and tag[0][0] == "<") else 0
+        is_block = is_first and (tag["attributes"] or line[column:].strip() == tag[0])
+        return -1 if is_block and tag[0].startswith("<") else 0
     inner = text[tag.end() : end]
     is_inline = not (is_first or tag["attributes"] or "\n" in inner)
     return 0 if is_inline and len(inner.split()) <= INLINE_WORDS else end
@@ -191,7 +195,8 @@ def _lines_left(lines: list[str], is_rule: Callable[[str], object]) -> Iterator[
             part = "own"
         beside = (lines[at - 1] if at else "", *lines[at + 1 : at + 2])
         is_mail = _MAIL_FIELD.match(line) and any(map(_MAIL_FIELD.match, beside))
-        if part in ("own", "pasted") and (is_mail or _OPEN.match(line)):
+        head = line if len(line) <= HEAD_CHARS_MAX else ""
+        if part in ("own", "pasted") and (is_mail or _OPEN.match(head)):
             part = "foreign"
         if part in ("indented", "foreign") or _PASTED_LINE.match(line):
             part = "pasted" if part == "own" and _PASTED_BEGINNING.match(line) else part
@@ -200,7 +205,7 @@ def _lines_left(lines: list[str], is_rule: Callable[[str], object]) -> Iterator[
         yield line, part == "own"
         if part == "own":
             last = line
-            part = "introduced" if _INTRODUCTION.match(line) and not is_rule(line) else part
+            part = "introduced" if _INTRODUCTION.match(head) and not is_rule(line) else part
 
 
 def _without_code(lines: list[str]) -> str:

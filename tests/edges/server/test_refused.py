@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import sys
 import threading
 
@@ -24,6 +25,7 @@ from refold.stores.contract.kit import sealed
 from refold.stores.encrypted.encrypted_event import encrypted
 from refold.stores.encrypted.keys import Key
 from tests.edges.server.kit import BASE, Served, served
+from tests.edges.server.running import Running
 from tests.waiting import LONG_S, until
 
 
@@ -43,6 +45,30 @@ def test_a_body_with_two_lengths_is_refused(tmp_path):
         assert answer.status_code == 400 and "twice" in answer.json()["message"]
 
     served(tmp_path, work)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("path", ["/health", f"{BASE}conversations", "/nothing"])
+def test_what_follows_a_body_with_two_lengths_is_no_call(
+    path: str, order: tuple[int, int], tmp_path
+) -> None:
+    """A proxy in front that counts by Content-Length takes both for one call."""
+    running = Running(tmp_path)
+    try:
+        inner = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        body = b"0\r\n\r\n" + inner
+        lengths = [b"Content-Length: %d" % len(body), b"Transfer-Encoding: chunked"]
+        head = [
+            f"POST {path} HTTP/1.1".encode(),
+            b"Host: 127.0.0.1",
+            *(lengths[at] for at in order),
+        ]
+        with socket.create_connection(("127.0.0.1", running.port), timeout=LONG_S) as connection:
+            connection.sendall(b"\r\n".join([*head, b"", b""]) + body)
+            answer = connection.makefile("rb").read()
+        assert answer.count(b"HTTP/1.1 ") == 1 and answer.startswith(b"HTTP/1.1 400"), answer
+    finally:
+        running.stop()
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,11 @@ def _client_of(scope: AsgiScope) -> str:
     return str((scope.get("client") or ("unknown",))[0])
 
 
+class Ambiguous(Invalid):
+    """A call whose end is not certain. The connection is closed: what follows on it may be a part
+    of the body that a proxy in front let through."""
+
+
 def headers_of(scope: AsgiScope) -> dict[bytes, bytes]:
     """The headers that matter; Invalid if one occurs twice, or if two state the length of the body,
     which is ambiguous."""
@@ -151,7 +156,7 @@ def headers_of(scope: AsgiScope) -> dict[bytes, bytes]:
                 raise Invalid(f"{name.decode()} occurs more than once")
             found[name] = value
     if b"content-length" in found and b"transfer-encoding" in found:
-        raise Invalid("the length of the body is stated twice", hint="send Content-Length alone")
+        raise Ambiguous("the length of the body is stated twice", hint="send Content-Length alone")
     return found
 
 

@@ -20,6 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from refold import __version__
 from refold.edges.server import content_routes, log_routes
+from refold.edges.server.access import Ambiguous
 from refold.edges.server.change_feed import Changes
 from refold.edges.server.log_routes import BASE
 from refold.edges.server.observability import line, log
@@ -328,7 +329,7 @@ def failure_of(error: Exception) -> Answer:
     headers: list[tuple[bytes, bytes]] = []
     if isinstance(error, Unavailable) and error.retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
-    if isinstance(error, Flood):
+    if isinstance(error, Flood | Ambiguous):
         headers.append((b"connection", b"close"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
