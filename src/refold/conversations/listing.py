@@ -336,7 +336,8 @@ def _first_id(name: str) -> str:
 _OPENING = re.compile(r"\s*<([A-Za-z]+[-_][\w-]*|INSTRUCTIONS)>")
 _RULES = re.compile(r"\s*# AGENTS\.md instructions[^\n]*\n")
 _COMMAND = ("command-name", "command-args")
-_INPUT = re.compile(r"</?user_input[^<>]{0,100}>")  # Cline puts this around typed text
+# Cline puts these around typed text.
+_INPUT = re.compile(r"</?(?:user_input|task)(?:\s[^<>]{0,100})?>")
 
 
 def typed(text: str) -> str:
