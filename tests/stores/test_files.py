@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,8 @@ def test_the_tree_is_the_one_that_the_design_draws(tmp_path: Path) -> None:
         shown.samefile(tmp_path / "s" / "artifacts" / name)
         and shown.read_bytes() == b"the output\n"
     )
-    assert json.loads(Path(f"{shown}.meta.json").read_bytes())["name"] == "out.txt"
+    about = json.loads(Path(f"{shown}.meta.json").read_bytes())
+    assert about["name"] == "out.txt" and datetime.fromisoformat(about["createdAt"]).tzinfo
 
 
 def test_a_line_is_the_bytes_that_every_store_gives(tmp_path: Path) -> None:

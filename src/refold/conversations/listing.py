@@ -347,7 +347,8 @@ def _first_id(name: str) -> str:
 _OPENING = regex(r"\s*<([A-Za-z]+[-_][\w-]*|INSTRUCTIONS)>")
 _RULES = regex(r"\s*# AGENTS\.md instructions[^\n]*\n")
 _COMMAND = ("command-name", "command-args")
-_INPUT = regex(r"</?user_input[^<>]{0,100}>")  # Cline puts this around typed text
+# Cline puts these around typed text.
+_INPUT = regex(r"</?(?:user_input|task)(?:\s[^<>]{0,100})?>")
 
 
 def typed(text: str) -> str:

@@ -27,6 +27,17 @@ def test_clear_takes_everything_but_pins_off_the_page_and_undo_brings_it_back(ur
     assert as_json("show", "fix-login")["slots"] == before
 
 
+def test_the_summary_counts_what_is_on_the_page(url: str) -> None:
+    """M-100"""
+    before = as_json("show", "--summary", "fix-login")["overview"]
+    run("pin", "fix-login", "7")
+    printed("clear", "fix-login", "--yes")
+    after = as_json("show", "--summary", "fix-login")["overview"]
+    assert sum(after["messages"].values()) == 1
+    assert after["off_page"] == sum(before["messages"].values()) - 1 and not before["off_page"]
+    assert "off the page" in run("context", "fix-login").stdout
+
+
 def test_a_backup_is_written_first_and_can_be_imported(url: str, tmp_path: Path) -> None:
     before = as_json("show", "fix-login")["slots"]
     text = printed("clear", "fix-login", "--backup", "all.json", "--yes")

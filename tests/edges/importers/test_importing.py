@@ -911,3 +911,17 @@ def test_a_rewritten_session_is_read_a_bounded_number_of_times(shape: str, tmp_p
 
     small, large = reads(600), reads(3_600)
     assert large < 1.3 * small
+
+
+def test_a_task_folder_of_cline_keeps_its_id_and_its_words(tmp_path: Path) -> None:
+    folder = tmp_path / "tasks" / "1712345678901"
+    folder.mkdir(parents=True)
+    said = [
+        {"role": "user", "content": [{"type": "text", "text": "<task>\nFix the parser\n</task>"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Done."}]},
+    ]
+    file = folder / "api_conversation_history.json"
+    file.write_text(json.dumps(said))
+    store = open_store("memory:")
+    [session] = imported(store, file).sessions
+    assert (session.conversation, session.title) == ("cline-1712345678901", "Fix the parser")

@@ -120,7 +120,8 @@ def _overview(context: Context, stats: Stats, view: View) -> Overview:
     return Overview(
         conversation=stats.conversation,
         title=stats.title,
-        messages=stats.by_role,
+        messages=dict(Counter(slot.message.role for slot in view.slots if not slot.standin)),
+        off_page=stats.messages - stats.active,
         artifacts=dict(types),
         current=stats.current,
         window=stats.window,

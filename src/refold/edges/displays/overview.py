@@ -66,6 +66,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     recent: tuple[Said, ...]
     first: tuple[ArtifactLine, ...]
     recorded: int = 0
+    off_page: int = 0  # messages that left the page
 
 
 def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_chat) -> list[str]:
@@ -98,7 +99,8 @@ def _facts(seen: Overview, zone: tzinfo | None) -> Iterator[str]:
     percent = 1_000 * seen.current // seen.window / 10
     yield f"Conversation: {seen.conversation}"
     yield f'Title: "{harmless(seen.title)}"'
-    yield f"Messages: {counted(Counter(_by_role(seen.messages)))}"
+    off = f"; {seen.off_page:,} off the page" if seen.off_page else ""
+    yield f"Messages: {counted(Counter(_by_role(seen.messages)))}{off}"
     types = {plural(type, count): count for type, count in seen.artifacts.items()}
     yield f"Artifacts: {counted(Counter(types))}"
     yield f"Tokens: {seen.current:,} / {seen.window:,} ({percent:.1f}%)"

@@ -98,6 +98,7 @@ def _fullness(shown: Panel, room: int) -> Line:
 def _counts(shown: Panel) -> str:
     seen = shown.overview
     messages = number(sum(seen.messages.values()), "message")
+    messages += f" and {seen.off_page:,} off the page" if seen.off_page else ""
     artifacts = number(sum(seen.artifacts.values()), "artifact")
     compactions = number(len(shown.compactions), "compaction")
     return f"{messages}, {artifacts}, {compactions}, {dollars(seen.cost)}"

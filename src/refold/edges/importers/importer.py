@@ -386,6 +386,8 @@ def _conversation_id(found: Recognised, path: Path) -> str:
     """The default id of the main conversation of a file."""
     if found.session is not None:
         return _valid_id(f"{found.source}-{found.session}" if found.session else found.source)
+    if path.name == CLINE_FILE:  # a task folder, whose name is the task's id
+        return _valid_id(f"cline-{path.absolute().parent.name}")
     stem = path.name.split(".")[0] or "session"
     return _valid_id(f"{stem}-{digest(os.fsencode(path.absolute()))[:8]}")
 
@@ -409,6 +411,7 @@ def _free_id(store: Store, id: str) -> str:
 
 # --- the entries of one session ---
 
+CLINE_FILE = "api_conversation_history.json"
 WAITING_MAX = 10_000  # entries held back until the first message
 TOO_LARGE = "not kept: it is too large for a message"
 _NOT_KEPT = "not kept: "

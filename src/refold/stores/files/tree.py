@@ -24,6 +24,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -248,7 +249,9 @@ def link(folder: str, events: Iterable[Event], location: Location) -> None:
         # content.
         with suppress(OSError):
             os.link(path, name)
-        meta = msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
+        created = datetime.fromtimestamp(min(event.at_ms, disk.HAPPENED_MS_MAX) / 1_000, UTC)
+        about = {**msgspec.to_builtins(artifact), "createdAt": created.isoformat()}
+        meta = msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n"
         replace_file(name + META, meta, durable=False)
 
 
