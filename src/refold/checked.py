@@ -33,9 +33,9 @@ LOOKED_AT_CHARS = 4_096
 NUMBER_MAX = 1 << 53
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-# Types whose values need no check: a number has a bound, and a string of another class is
+# Types whose values need no check, except that a number has a bound; a string of another class is
 # converted.
-_USUAL: tuple[type, ...] = (str, bool, type(None))
+_USUAL: tuple[type, ...] = (str, bool, int, type(None))
 _UUID = regex(r"[0-9a-f]{8}-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})", re.I)
 CANDIDATES_SHOWN = 10
 _ANY: tuple[type, ...] = (str,)  # for an argument without a type, which accepts all other values
@@ -62,11 +62,25 @@ def _is_usual(spec: _Spec, args: Sequence[Any], given: Mapping[str, Any]) -> boo
     if len(args) > len(spec.usual):
         return False
     for value, usual in zip(args, spec.usual):
-        if type(value) not in usual and (usual is not _ANY or isinstance(value, str)):
+        if usual is _ANY:
+            if isinstance(value, str) and type(value) is not str:
+                return False
+        elif not _has_usual_type(value, usual):
             return False
-    if not given:
-        return True
-    return all(type(value) in spec.usual_named.get(name, ()) for name, value in given.items())
+    for name, value in given.items():
+        if not _has_usual_type(value, spec.usual_named.get(name, ())):
+            return False
+    return True
+
+
+def _has_usual_type(value: Any, usual: tuple[type, ...]) -> bool:
+    kind = type(value)
+    if kind is int:
+        return int in usual and -NUMBER_MAX <= value <= NUMBER_MAX
+    if list in usual:  # the other is the type of its items
+        item = usual[-1]
+        return kind is list and all(type(one) is item for one in value)
+    return kind in usual
 
 
 def _plain(value: object) -> object:
@@ -193,6 +207,9 @@ def _usual_types(hint: Any) -> tuple[type, ...]:
     """The types in a hint whose values need no check."""
     if hint is Any:
         return _ANY
+    if typing.get_origin(hint) is Sequence:
+        [item] = typing.get_args(hint)
+        return (list, item) if isinstance(item, type) and item not in (int, float) else ()
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     members = typing.get_args(hint) if is_union else (hint,)
     return tuple(kind for kind in _USUAL if kind in members)

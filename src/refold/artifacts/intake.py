@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-import mimetypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -362,6 +361,8 @@ def suffix_of(artifact: Artifact) -> str:
 @cache
 def _mimes_by_ending() -> Mapping[str, str]:
     """Types by file extension: ours and Python's, without this machine's additions."""
+    import mimetypes
+
     ours = {suffix: mime for mime, suffix in SUFFIXES.items()}
     return mimetypes.MimeTypes().types_map[True] | ours
 

@@ -10,7 +10,9 @@ there is a configuration and not only when a page is full. The last context that
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +25,7 @@ from refold.log.draft import Draft
 from refold.log.notes import meta_redacted, value_redacted
 from refold.log.open_log import OpenLog
 from refold.search.embedders import Embedder
+from refold.stores import is_current
 from refold.stores.protocol import Store
 from refold.strategies.registry import check_ladder, check_tables
 from refold.tokens.counter import count_system, count_tools
@@ -89,19 +92,46 @@ class SharedStore:
     """Counts the holders of a store. A store that the caller opened is the caller's to close."""
 
     def __init__(self, store: Store, *, is_ours: bool) -> None:
-        self._store, self._is_ours = store, is_ours
-        self._lock = threading.Lock()
+        self.store, self._is_ours = store, is_ours
         self._holders = 0
 
     def hold(self) -> SharedStore:
-        with self._lock:
+        with _holding:
             self._holders += 1
         return self
 
     def release(self) -> None:
         """Closes the store after the last holder, if refold opened it."""
-        with self._lock:
+        with _holding:
             self._holders -= 1
             is_last = self._holders == 0
+            if is_last and _shared.get(self.store.url) is self:
+                del _shared[self.store.url]
         if is_last and self._is_ours:
-            self._store.close()
+            self.store.close()
+
+
+_holding = threading.Lock()
+_shared: weakref.WeakValueDictionary[str, SharedStore] = weakref.WeakValueDictionary()
+
+
+def _renew() -> None:
+    """Replaces the lock in a forked child: its holder may be a thread of the parent."""
+    global _holding
+    _holding = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+def shared_store(store: Store) -> SharedStore:
+    """The store just opened, held once. For a database that this process holds open already, the
+    store that has it: a thousand conversations share one connection."""
+    if not is_current(store):
+        return SharedStore(store, is_ours=True).hold()
+    with _holding:
+        known = _shared.get(store.url)
+        if known is None or not is_current(known.store):
+            known = _shared[store.url] = SharedStore(store, is_ours=True)
+        known._holders += 1
+        return known

@@ -12,6 +12,7 @@ from refold.compaction.native import NativeCaller
 from refold.config import Config
 from refold.conversations.listing import id_by_name, id_for, names_checked
 from refold.engine.context import Context
+from refold.engine.metadata_and_config import SharedStore, shared_store
 from refold.errors import Invalid, NotFound
 from refold.log.stored_logs import open_id_checked
 from refold.search.embedders import Embedder
@@ -61,7 +62,8 @@ def open(
     if name is not None:
         names_checked([name])
     effective, _ = loaded(config)
-    opened = _open_store(store, read_only=read_only)
+    shared = _shared_store(store, read_only=read_only)
+    opened = shared.store
     try:
         id = _conversation_id(opened, conversation, name, read_only=read_only)
         context = Context(
@@ -76,25 +78,26 @@ def open(
             writer=writer,
             native=native,
             embedder=embedder,
-            owns_store=opened is not store,
             remarks=[*remarks(config), *unknown_tables(effective.strategy)],
         )
+        context._shared = shared
         if name is not None and name not in context.view.names:
             context.update(names=(*context.view.names, name))
         return context
     except BaseException:
-        if opened is not store:
-            opened.close()
+        shared.release()
         raise
 
 
-def _open_store(store: str | PathLike[str] | Store | None, *, read_only: bool) -> Store:
-    """Opens the store with this name; a store object is used as it is, or wrapped for reading."""
+def _shared_store(store: str | PathLike[str] | Store | None, *, read_only: bool) -> SharedStore:
+    """Opens the store with this name; a store object is used as it is, or wrapped for reading. It
+    is held once."""
     if isinstance(store, PathLike):
         store = fspath(store)
     if store is None or isinstance(store, str):
-        return open_store(store or default_store(), read_only=read_only)
-    return reading_store(store) if read_only else store
+        return shared_store(open_store(store or default_store(), read_only=read_only))
+    opened = reading_store(store) if read_only else store
+    return SharedStore(opened, is_ours=opened is not store).hold()
 
 
 def _conversation_id(store: Store, id: str | None, name: str | None, *, read_only: bool) -> str:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Encrypted", "Store", "TooNew", "batch_of", "changing", "erase_events", "events_in", "hints_of",
-    "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there", "key_ids",
-    "make_key", "open_orgs", "open_store", "own_paths", "passes_walls", "reading_store",
+    "is_current", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
+    "key_ids", "make_key", "open_orgs", "open_store", "own_paths", "passes_walls", "reading_store",
     "refuse_encrypted", "server_place", "synced_of", "terms_of", "together", "token_info",
     "trial_store", "version_of", "with_progress",
 ]  # fmt: skip
@@ -206,6 +206,12 @@ def erase_events(store: Store, conversation: str, seqs: Sequence[int]) -> None:
         return
     for seq in seqs:
         store.erase(conversation, seq)
+
+
+def is_current(store: Store) -> bool:
+    """Whether several users in this process may share the store: it is at work on the file that its
+    path names now. False for stores that are never shared."""
+    return getattr(store, "is_current", False) is True
 
 
 def is_there(store: Store) -> bool:

@@ -70,6 +70,7 @@ class SqliteStore:
         self._lock = threading.RLock()
         self._flusher = Flusher(self.path)
         self._connection: apsw.Connection | None = None
+        self._file: tuple[int, int] | None = None  # of the connection
         self._numbers: dict[str, int] = {}
         # These hold as long as no other connection writes, which `_version` tells.
         self._heads: dict[str, int] = {}
@@ -117,6 +118,21 @@ class SqliteStore:
             return
         with database.transaction(connection, "BEGIN"):
             yield connection
+
+    @property
+    def is_current(self) -> bool:
+        """Whether another user may share this connection: a reader's is never shared, nor one that
+        has ended, or whose file was moved away or replaced."""
+        if self._reader is not None or self._flusher.has_ended:
+            return False
+        return self._connection is None or self._file == self._named_file()
+
+    def _named_file(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def version(self) -> tuple[int, ...]:
         return database.stamp(self.path)
@@ -393,6 +409,7 @@ class SqliteStore:
             self._connection = database.connect(
                 self.path, writing=writing, page_bytes=self._page_bytes
             )
+            self._file = self._named_file()
         return self._connection
 
     def _connection_to(self, conversation: str) -> apsw.Connection:
