@@ -285,7 +285,7 @@ class ActiveModel:
 
     def _whole_window(self, budget: Budget) -> int:
         """The window of the model itself, in which a smaller one given by hand is a wish; a limit
-        learned from a refusal is none."""
+        learned from a refusal is not."""
         is_wish = self._lesson is None and self.info.known
         return max(budget.window, self.info.window if is_wish else 0)
 

@@ -252,8 +252,7 @@ class Fold:
             self.eras, self.newest = eras_after(self.eras, self.newest, event.seq, body)
 
     def _named_contents(self, seq: int, meta: Meta) -> Meta:
-        """The seqs of the contents that the metadata sets, whether it has or names them; None for
-        a content that is erased."""
+        """The seqs of the contents that the metadata has or names; None for an erased one."""
         system, tools = meta.system_seq, meta.tools_seq
         if system not in self.systems:
             system = None if meta.system is None else seq
