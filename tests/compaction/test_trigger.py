@@ -179,3 +179,20 @@ def test_messages_in_a_row_are_one_answer():
     slots = context.view.slots
     assert [answers(slots[:count]) for count in range(8)] == [0, 0, 1, 1, 1, 2, 2, 3]
     assert answers(slots[1:]) == 3
+
+
+@settings(max_examples=15, deadline=None)
+@given(front=st.integers(0, 25_000), ratio=st.floats(0.4, 0.6))
+def test_an_early_trigger_counts_the_room_beside_the_system_prompt(
+    front: int, ratio: float
+) -> None:
+    """S6: a large front is no reason to fold what was read a turn ago."""
+    config = {"compact_ratio": ratio, "warn_ratio": ratio * 0.9}
+    context = opened_in_characters(window=60_000, config=config)
+    context.update(system="s" * front)
+    context.append({"role": "user", "content": "go"})
+    while context.stats().due == "none" and context.stats().current < context.budget.input_max:
+        context.append({"role": "assistant", "content": "x" * 500})
+    folded = context.stats().current - front
+    assert folded >= min(ratio * (60_000 - front), 0.8 * context.budget.input_max - front) - 100
+    assert context.stats().due == "compact" and context.stats().current < 0.9 * 60_000

@@ -25,6 +25,7 @@ from refold.core.model import BY_HAND, COMPACT_TOOL, MADE_ROOM, Slot, ToolCall, 
 from refold.core.shortened import text_of
 from refold.strategies.brief import Ages
 
+EARLY_RATIO = 0.8  # of the input limit: a trigger below it is early
 # Growth required between two batches, as a share of the window.
 GROWTH_RATIO = 0.05
 # The same after an undo.
@@ -80,7 +81,7 @@ def due(state: Fold, load: Load, config: Config, moment: Moment) -> Due:
 def cause(state: Fold, load: Load, config: Config, moment: Moment) -> Cause:
     """Why a compaction is due, pauses aside; empty if it is not."""
     budget, current = load
-    if current >= budget.compact_at:
+    if current >= _full_at(state, budget, config):
         return "full"
     if state.wish_before and is_granted(state):
         return "asked"
@@ -92,6 +93,15 @@ def cause(state: Fold, load: Load, config: Config, moment: Moment) -> Cause:
         return "early"
     is_large = current >= NEARLY_EMPTY_RATIO * budget.window
     return "crowded" if is_large and _is_crowded(state, config) else ""
+
+
+def _full_at(state: Fold, budget: Budget, config: Config) -> int:
+    """The size at which a page is full. An early trigger, far below the limit, counts the room
+    beside the system prompt and the tools: they cannot be folded."""
+    fixed = round((state.system_tokens + state.tools_tokens) * budget.factor)
+    beside = budget.compact_at + round(fixed * (1 - budget.compact_at / budget.window))
+    most = min(int(EARLY_RATIO * budget.input_max), config.tokens_cap)
+    return max(budget.compact_at, min(beside, most))
 
 
 def _holds(when: When, state: Fold, load: Load, moment: Moment) -> bool:
