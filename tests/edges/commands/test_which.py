@@ -78,7 +78,8 @@ def test_every_command_that_changes_a_conversation_is_tried() -> None:
     changing = {
         name for name in COMMANDS if not load(name).reads and load(name).on == "conversation"
     }
-    assert changing - {"erase"} <= CHANGES.keys()
+    # `erase` wants a whole id, and `resume` runs a program.
+    assert changing - {"erase", "resume"} <= CHANGES.keys()
 
 
 def test_what_was_found_once_stays_that_conversation(two: str) -> None:
