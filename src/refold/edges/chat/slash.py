@@ -155,7 +155,7 @@ def _run(chat: Chat, line: Line) -> None:
         screen.line()
         screen.line("Only in a chat:")
         for one in OWN.values():
-            if one.name not in COMMANDS:
+            if one.name not in COMMANDS or COMMANDS[one.name].is_shell_only:
                 places = (taken.shown for taken in parameters_of(one) if not taken.option)
                 usage = " ".join([f"/{one.name}", *places])
                 screen.line(f"  {usage:<24} {one.summary}", hang=27)
