@@ -135,7 +135,7 @@ def test_the_core_can_be_read_in_one_sitting():
     lines = sum(
         path.read_text(encoding="utf-8").count("\n") for path in (ROOT / "core").glob("*.py")
     )
-    assert lines < CORE_LINES_MAX
+    assert lines <= CORE_LINES_MAX
 
 
 def test_importing_refold_loads_nothing_heavy():
