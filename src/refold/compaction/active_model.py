@@ -268,8 +268,8 @@ class ActiveModel:
         return self._added - (self._reported[1] if is_reported else 0)
 
     def _whole_window(self, budget: Budget) -> int:
-        """The window of the model itself, in which a smaller one given by hand is a wish; a limit
-        learned from a refusal is none."""
+        """The window of the model itself, in which a smaller one given by hand is a wish, but not a
+        limit learned from a refusal."""
         is_wish = self._lesson is None and self.info.known
         return max(budget.window, self.info.window if is_wish else 0)
 
