@@ -29,7 +29,7 @@ WIRES: dict[str, dict[str, Any]] = {
     "a block": {"role": "user", "content": [{"type": "never_seen", "deep": [{"note": LONG}]}]},
     "gemini": {"role": "user", "parts": [{"text": "hello", "note": LONG}]},
     "a key": {"role": "user", "content": "hello", LONG: 1},
-    "a role's name": {"role": "user", "content": "hello", "name": LONG},
+    "a field": {"role": "user", "content": "hello", "note": LONG},
 }
 
 
