@@ -47,7 +47,7 @@ OVER = 0.4
 # A gist of everything with less than this share of its guaranteed room is folded again as soon as
 # possible.
 STARVED = 0.5
-TYPED_SHARE = 0.6  # of the room, for typed text
+PASTED_SHARE = 0.3  # of the room: the most that typed text may take, its pasted data included
 LEDGER_SHARE = 0.06  # of the room, and again of the part above `LEDGER_ROOM`
 LEDGER_ROOM = 8_000
 # The ledger's characters in a small room, and their largest share of it: a decision and a few files
@@ -191,7 +191,7 @@ def _summaries(
         room=left,
         floor=FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare),
         per_char=rate,
-        typed_share=TYPED_SHARE,
+        typed_share=PASTED_SHARE,
         said_share=prose_share(left, material.chars * rate),
         told=unmarked_lines(ledger),
         quoted=material.quoted,
