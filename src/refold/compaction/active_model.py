@@ -10,7 +10,6 @@ answered it) bounds both while those edits are active. Neighbours: `core.budget`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from refold.compaction.limits import factor, limits, with_room
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, Load, current_tokens
 from refold.core.fold import Fold, is_plausible, is_possible
-from refold.core.model import Lesson, Message, Meta, Native, Usage, View
+from refold.core.model import Lesson, Message, Meta, Native, Slot, Usage, View
 from refold.dialects import DIALECTS
 from refold.dialects.call_options import replaced
 from refold.dialects.input import plain_value
@@ -63,6 +62,8 @@ class ActiveModel:
         self._window = self.window
         self._limits = self.budget_under(None)
         self._load: tuple[Fold, int, Budget, Load] | None = None
+        # Of `_last_spoken`: the page looked at, its size, its newest slot, and what was found.
+        self._spoken: tuple[tuple[str, int], int, Slot | None, str] = (("", 0), 0, None, "")
 
     def ask(self, keywords: Mapping[str, Any], dialect: str) -> None:
         """Takes the caller's options of a new request: a system prompt or tools in place of ours,
@@ -146,11 +147,26 @@ class ActiveModel:
         named = asked or self._log.config.dialect or self.info.dialect
         if named:
             return named
-        on_page = (slot.message for slot in reversed(self._log.sums.slots))
-        for message in chain(reversed(ahead), on_page):
+        for message in reversed(ahead):
             if message.role == "assistant" and message.dialect in DIALECTS:
                 return message.dialect
-        return DIALECT_DEFAULT
+        return self._last_spoken() or DIALECT_DEFAULT
+
+    def _last_spoken(self) -> str:
+        """The format of the last reply on the page; looks only at slots added since the last
+        call."""
+        state = self._log.sums
+        slots, edition = state.slots, (self._log.id, state.changed_at())
+        known, seen, newest, spoken = self._spoken
+        if edition != known or len(slots) < seen or (seen and slots[seen - 1] is not newest):
+            seen, spoken = 0, ""
+        for index in range(len(slots) - 1, seen - 1, -1):
+            message = slots[index].message
+            if message.role == "assistant" and message.dialect in DIALECTS:
+                spoken = message.dialect
+                break
+        self._spoken = edition, len(slots), slots[-1] if slots else None, spoken
+        return spoken
 
     def call_fields(self, dialect: Dialect) -> dict[str, str | int]:
         """Fields of a call beside the page: the model as the caller named it, unless the format is
