@@ -69,11 +69,13 @@ class ActiveModel:
         """Takes the caller's options of a new request: a system prompt or tools in place of ours,
         and a limit of the answer, count against the window."""
         self.keywords, self._load = keywords, None
-        system, tools, answer = replaced(dialect, keywords)
+        self._added, self._answer, self._thinking = 0, 0, 0
+        if not keywords:
+            return
+        system, tools, self._answer = replaced(dialect, keywords)
         state, count = self._log.sums, self._log.counter
-        self._added, self._answer, self._thinking = 0, answer, 0
         budget = at(keywords, ("thinking", "budget_tokens"))
-        if type(budget) is int and not answer:
+        if type(budget) is int and not self._answer:
             # Thinking counts toward the limit of the answer, for which the page must leave room.
             window = self._limits.window
             slack = max(SLACK_TOKENS, round(window * SLACK_RATIO))

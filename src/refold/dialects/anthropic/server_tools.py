@@ -1,8 +1,8 @@
 """Calls that Anthropic runs itself (web search, code execution, MCP), with results in the answer.
 
-A call may wait for its result: the provider completes it when the answer is sent back as it is, or
-with the results of the caller's own tools. Once the user says anything else it is never completed,
-and the provider refuses it, and a result without its call. Both are then sent as text. Neighbours:
+A call may wait for its result: the provider completes it when the answer is sent back unchanged, or
+with the results of the caller's tools. After any other words of the user it stays incomplete, and
+the provider refuses it, as it does a result without its call. Both are sent as text. Neighbours:
 `request` sees the whole page; `check` has the same rule, written independently.
 """
 
@@ -22,6 +22,11 @@ Wire = dict[str, Any]
 def closed(messages: list[Wire], lost: list[str]) -> list[Wire]:
     """The messages, changed on copies: text in place of calls of earlier turns that have no result,
     and of results without their call."""
+    # One walk without calls, because this runs for every page.
+    contents = [content for wire in messages if type(content := wire.get("content")) is list]
+    kinds = {part.get("type") for content in contents for part in content}
+    if not any(is_call(kind) or is_result(kind) for kind in kinds):
+        return messages
     page = messages
     first, turn = 0, _Turn()
     for index, message in enumerate(messages):

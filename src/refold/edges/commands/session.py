@@ -363,7 +363,8 @@ class Session:
         return Removable(id=id, title=title, at_ms=about.updated_ms, size=size, unit="event")
 
     def note_shown(self, id: str, state: Callable[[], object]) -> None:
-        """Keeps the state of what is shown before it goes. An empty state may go."""
+        """Keeps the state of an item that is shown before its removal. An empty state may be
+        removed."""
         self._shown[id] = state(), state
 
     def _state(self, id: str, *, is_whole: bool) -> object:

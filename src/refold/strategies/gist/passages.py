@@ -278,7 +278,7 @@ class Reader:
         read = passage(slot.seq, slot.message.role, "\n".join(part for _, part in parts))
         if slot.message.role == "assistant":
             read.origins = "".join(origins_in(origin, part) for origin, part in parts)
-            # The words of a tool's schema, and its limits and switches, are no names of the work.
+            # Not the words of a tool's schema, nor its limits and switches.
             if schema := schema_words(slot.message):
                 read.names = [
                     tuple([name for name in names if name not in schema]) for names in read.names
