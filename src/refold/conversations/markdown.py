@@ -39,7 +39,7 @@ def markdown_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     """The conversation for reading: a section per message, then the artifacts."""
     about = store.conversation(conversation)
     summary = _summarized(events_of(store, about))
-    title = title_of(store, conversation, about.title)
+    title = about.title or title_of(store, conversation, "")
     yield _heading(about, title, summary).encode()
     for event in events_of(store, about):
         if event.kind == "message":

@@ -10,7 +10,6 @@ there is a configuration and not only when a page is full. The last context that
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from refold.search.embedders import Embedder
 from refold.stores import is_current
 from refold.stores.protocol import Store
 from refold.strategies.registry import check_ladder, check_tables
+from refold.system.process_fork import watch
 from refold.tokens.counter import count_system, count_tools
 
 
@@ -96,32 +96,38 @@ class SharedStore:
         self._holders = 0
 
     def hold(self) -> SharedStore:
-        with _holding:
+        with _open.lock:
             self._holders += 1
         return self
 
     def release(self) -> None:
         """Closes the store after the last holder, if refold opened it."""
-        with _holding:
+        with _open.lock:
             self._holders -= 1
             is_last = self._holders == 0
-            if is_last and _shared.get(self.store.url) is self:
-                del _shared[self.store.url]
+            if is_last and _open.by_url.get(self.store.url) is self:
+                del _open.by_url[self.store.url]
         if is_last and self._is_ours:
             self.store.close()
 
 
-_holding = threading.Lock()
-_shared: weakref.WeakValueDictionary[str, SharedStore] = weakref.WeakValueDictionary()
+class _OpenStores:
+    """The databases that this process holds open, by URL."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.by_url: weakref.WeakValueDictionary[str, SharedStore] = weakref.WeakValueDictionary()
+        watch(self)
+
+    def before_fork(self) -> None:
+        """Nothing to release."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            self.lock = threading.Lock()  # its holder may be a thread of the parent
 
 
-def _renew() -> None:
-    """Replaces the lock in a forked child: its holder may be a thread of the parent."""
-    global _holding
-    _holding = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_renew)
+_open = _OpenStores()
 
 
 def shared_store(store: Store) -> SharedStore:
@@ -129,9 +135,9 @@ def shared_store(store: Store) -> SharedStore:
     store that has it: a thousand conversations share one connection."""
     if not is_current(store):
         return SharedStore(store, is_ours=True).hold()
-    with _holding:
-        known = _shared.get(store.url)
+    with _open.lock:
+        known = _open.by_url.get(store.url)
         if known is None or not is_current(known.store):
-            known = _shared[store.url] = SharedStore(store, is_ours=True)
+            known = _open.by_url[store.url] = SharedStore(store, is_ours=True)
         known._holders += 1
         return known

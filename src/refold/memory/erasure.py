@@ -63,7 +63,7 @@ from refold.patterns import regex
 from refold.search.snippets import OWN_PREFIX
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.settings.sources import data_folder
-from refold.stores import erase_events, is_same_place, is_there, open_store
+from refold.stores import erase_events, is_same_place, is_there, near_url, open_store
 from refold.stores.protocol import Store
 from refold.system import disk
 
@@ -156,8 +156,7 @@ class Forgetter(Struct, frozen=True):
 
     def _order_file(self, entry: str) -> Path:
         """The file of the user's order to forget entries of this log, by the first of them."""
-        place = self.journal.store.url.removeprefix("hybrid:").partition("?far=")[0]
-        name = msgspec.json.encode((place, self.journal.id, entry))
+        name = msgspec.json.encode((near_url(self.journal.store), self.journal.id, entry))
         folder = data_folder(os.environ) / "refold" / "erasing"
         return folder / hashlib.sha256(name).hexdigest()
 

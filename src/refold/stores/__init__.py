@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Encrypted", "Store", "TooNew", "batch_of", "changing", "erase_events", "events_in", "hints_of",
     "is_current", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
-    "key_ids", "make_key", "open_orgs", "open_store", "own_paths", "passes_walls", "reading_store",
-    "refuse_encrypted", "server_place", "synced_of", "terms_of", "together", "token_info",
-    "trial_store", "version_of", "with_progress",
+    "key_ids", "make_key", "near_url", "open_orgs", "open_store", "own_paths", "passes_walls",
+    "reading_store", "refuse_encrypted", "server_place", "synced_of", "terms_of", "together",
+    "token_info", "trial_store", "version_of", "with_progress",
 ]  # fmt: skip
 
 
@@ -54,8 +54,7 @@ def reading_store(store: Store) -> Store:
     store it is the near one: reading fetches nothing."""
     if is_read_only(store):
         return ReadOnlyStore(store, owns=False)
-    near = store.url.removeprefix("hybrid:")
-    is_on_disk = near.partition(":")[0] in ("sqlite", "files")
+    is_on_disk = near_url(store).partition(":")[0] in ("sqlite", "files")
     return open_store(store.url, read_only=True) if is_on_disk else ReadOnlyStore(store, owns=False)
 
 
@@ -152,6 +151,11 @@ def is_redacting(store: Store) -> bool:
 def is_same_place(first: Store, second: Store) -> bool:
     """Whether both keep their data in one place. Every `memory:` store has its own."""
     return first is second or (first.url == second.url and first.url != "memory:")
+
+
+def near_url(store: Store) -> str:
+    """The URL of a store, or of the near part of a synced store."""
+    return store.url.removeprefix("hybrid:").partition("?far=")[0]
 
 
 def open_orgs(url: str, *, processes: int = 1) -> Callable[[str], Store]:
