@@ -127,6 +127,7 @@ def test_a_fork_made_in_a_shell_goes_on_with_the_model_it_came_from() -> None:
     for old, new in (("@1", "one"), ("one", "two")):
         assert run("fork", old, new).exit_code == 0
     assert chat("--resume", "two", text="count to 3\n").stdout.startswith("1 2 3\n")
+    assert chat("--resume", text="count to 2\n").stdout == "1 2\n", "nothing but replies"
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,7 @@ def test_a_page_of_another_origin_gets_nothing(
     assert all("refold" not in (frame.title() or "") for frame in page.frames[1:])
     context.close()
     elsewhere.shutdown()
+    elsewhere.server_close()
 
 
 def test_a_price_then_an_act_and_its_undo(

@@ -83,7 +83,7 @@ def _conversation(session: Session, options: Options) -> str | None:
         return None
     if options.resume == "@" and not newest(session.target, limit=1):
         raise NotFound("there is no conversation to continue", hint="start one: refold chat")
-    return session.find(options.resume)
+    return session.find(options.resume, is_shown=True)  # `greet` shows it
 
 
 def _spec(options: Options, store: Store, id: str, environ: Mapping[str, str]) -> str:

@@ -156,12 +156,15 @@ class Session:
         """Raises NotFound if the named conversation does not exist."""
         self.store.conversation(self.conversation)
 
-    def find(self, name: str) -> str:
+    def find(self, name: str, *, is_shown: bool = False) -> str:
         """The id for a name: an id, how only one begins, or a number such as `@1`. A name is looked
-        up once, because a write changes which conversation is the newest. NotFound, with the
-        store's URL, if there is none."""
+        up once, because a write changes which conversation is the newest. Unless the caller shows
+        the conversation, `tell_found` will. NotFound, with the store's URL, if there is none."""
         if name not in self._found:
+            told = len(self._unprinted)
             self._found[name] = self._look_up(name)
+            if is_shown:
+                del self._unprinted[told:]
         return self._found[name]
 
     def _look_up(self, name: str) -> str:
