@@ -251,7 +251,8 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The usage of one call, and `upto`: the head at its request. `input` counts all tokens read,
     cached or not; `replied` means that the answer is the event just before this one; `counted` is
     our own count of the request, 0 if it was not recorded; `estimated` means that the provider
-    reported nothing and the numbers are ours."""
+    reported nothing and the numbers are ours. `cache_write_1h` is the part of `cache_write` that is
+    kept for an hour."""
 
     response: str = ""
     model: str = ""
@@ -265,6 +266,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
     counted: int = 0
     estimated: bool = False
+    cache_write_1h: int = 0
 
 
 class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
