@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core.model import Usage
+from refold.dialects.anthropic.parse import reply
+from refold.dialects.streams import assemble
+from refold.dialects.usage import read_usage
 from refold.errors import Invalid
 from refold.tokens import models
 from refold.tokens.models import (
     Model,
     Prices,
+    beyond,
     cost,
     dollars,
     input_price,
@@ -27,6 +31,7 @@ from refold.tokens.models import (
     register_models,
     retirement,
     table,
+    together,
 )
 
 
@@ -329,3 +334,30 @@ def test_current_models_are_known() -> None:
 def test_a_day_that_is_none_is_refused() -> None:
     with pytest.raises(Invalid, match="retires"):
         register_models({"acme-1": {"window": 1_000, "retires": "soon"}})
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6), st.booleans())
+def test_a_cache_write_for_an_hour_costs_twice_the_input(
+    new: int, short: int, long: int, is_streamed: bool
+) -> None:
+    """In every door through which Anthropic's usage comes."""
+    wire = {
+        "input_tokens": new,
+        "cache_creation_input_tokens": short + long,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 0,
+        "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long},
+    }
+    alone = read_usage(wire, "anthropic")
+    parts = [{"type": "message_start", "message": {"id": "m", "content": [], "usage": wire}}]
+    parts.append({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 0}})
+    whole = assemble(parts) if is_streamed else {"content": [], "usage": wire, "role": "assistant"}
+    answered = reply({**whole, "type": "message"}).usage
+    assert answered is not None
+    for usage in (alone, answered):
+        assert (usage.cache_write, usage.cache_write_1h) == (short + long, long)
+        paid = cost(model_info("claude-sonnet-4-5"), usage)
+        assert paid == pytest.approx((3.0 * new + 3.75 * short + 6.0 * long) / 1e6)
+    both = together(alone, alone)
+    assert cost(model_info("claude-sonnet-4-5"), both) == pytest.approx(2 * paid)
+    assert beyond(both, alone).cache_write_1h == long

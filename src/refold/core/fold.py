@@ -574,7 +574,7 @@ def is_plausible(usage: Usage, shown: int) -> bool:
 
 def is_possible(usage: Usage, shown: int) -> bool:
     """Whether a request that we counted as `shown` (0: unknown) may have been billed like this."""
-    read = (usage.input, usage.cache_read, usage.cache_write)
+    read = (usage.input, usage.cache_read, usage.cache_write, usage.cache_write_1h)
     written = (usage.output, usage.reasoning)
     most = shown * USAGE_MAX + USAGE_FRAME_TOKENS if shown else TOKENS_MAX
     return min(*read, *written) >= 0 and max(read) <= most and max(written) <= TOKENS_MAX

@@ -248,10 +248,9 @@ class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The usage of one call, and `upto`: the head at its request. `input` counts all tokens read,
-    cached or not; `replied` means that the answer is the event just before this one; `counted` is
-    our own count of the request, 0 if it was not recorded; `estimated` means that the provider
-    reported nothing and the numbers are ours."""
+    """The usage of one call; `upto`: the head at its request. `input`: all tokens read, cached or
+    not; `replied`: the answer is the event just before; `counted`: our own count of the request, or
+    0; `estimated`: the numbers are ours; `cache_write_1h`: what is kept for an hour."""
 
     response: str = ""
     model: str = ""
@@ -265,11 +264,12 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = None
     counted: int = 0
     estimated: bool = False
+    cache_write_1h: int = 0
 
 
 class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The limit learned from a model's refusal of a page, and the model's tokens per token of our
-    estimate. `page` is the newest message of the refused page, `upto` the head at its request."""
+    """The limit learned from a model's refusal of a page, its tokens per token of our estimate, the
+    newest message of the refused page (`page`), and the head at its request (`upto`)."""
 
     model: str
     limit: int

@@ -3,8 +3,8 @@ measure it in.
 
 The bill is the conversation's own, so it equals that of `refold stats --cost`. If the caller asks
 for another model, all calls are priced as that model's. Where no usage is recorded, or refold
-folded the calls, the bill is our own count and says that it is estimated. Neighbours: `session`
-reads the messages, `verdict` judges, `edges.commands.replay` shows.
+folded the page of every call, the bill is our own count and says that it is estimated. Neighbours:
+`session` reads the messages, `verdict` judges, `edges.commands.replay` shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from refold.config import NUMBER_MAX, Config
 from refold.conversations.listing import PROGRAMS, title_of
-from refold.core.model import ADOPTED
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.replay.needs import Message, tokens_of, tokens_of_all
@@ -56,10 +55,6 @@ def recorded(store: Store, id: str, config: Config, model_wanted: str | None = N
         raise Invalid(f"{id} has no answer of an assistant", hint="nothing would have been sent")
     model = model_wanted or said.model
     info = model_info(model or None)
-    if any(batch.purpose != ADOPTED for batch in context.log.batches()):
-        # Folded calls do not show the size of the full history.
-        without = [{key: one[key] for key in one if key != USAGE} for one in said.messages]
-        said = replace(said, messages=without)
     if model_wanted is not None:
         said = replace(said, messages=[_priced_as(model, one) for one in said.messages])
     scale = scale_of(said.messages)

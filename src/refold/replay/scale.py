@@ -126,4 +126,8 @@ def billed(
         read = min(size, round(kept * min(same, size)))
         new = call.input - call.cache_read
         written = round((size - read) * call.cache_write / new) if new > 0 else 0
-        yield replace(call, input=size, cache_read=read, cache_write=min(written, size - read))
+        written = min(written, size - read)
+        written_1h = round(written * call.cache_write_1h / (call.cache_write or 1))
+        yield replace(
+            call, input=size, cache_read=read, cache_write=written, cache_write_1h=written_1h
+        )

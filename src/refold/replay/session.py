@@ -6,26 +6,34 @@ taken back before the session went on are not: no prompt had both. A person's re
 message does not belong to the session. An erased message keeps its place, as on the page. A summary
 adopted from another agent is marked, for the policy that follows the agent. Results come directly
 after their calls; a call without one gets a result that says so. An answer has the usage that its
-provider reported. Neighbours: `needs` has the shape, `run` plays it, `scale` relates its sizes to
+provider reported, unless refold had folded the page of that call: its size is not that of the full
+history. Neighbours: `needs` has the shape, `run` plays it, `scale` relates its sizes to
 usage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.active_events import CONTROLS, Switches, switches
+from refold.core.active_events import CONTROLS, Switches, switched, switches
 from refold.core.call_arguments import arguments_object
 from refold.core.codec import decode
 from refold.core.fold import merged
 from refold.core.model import (
+    ADOPTED as ADOPTION,
+)
+from refold.core.model import (
     Block,
     Event,
+    Hide,
     Message,
     Meta,
+    Replace,
     Revert,
     Summarize,
     Text,
@@ -77,7 +85,8 @@ def said_in(context: Context) -> ReplaySession:
     active = (e for e in metas if e.seq not in then.off and e.seq not in now.erased)
     about = _merged(event for event in active if not event.erased)
     is_imported = "imported" in (about.metadata or {})
-    spoken_now = _spoken(context, then, now, is_imported=is_imported)
+    was_folded = _folding(controls)
+    spoken_now = _spoken(context, then, now, was_folded, is_imported=is_imported)
     first = [needs.Message(role="system", content=_system_text(about.system))]
     return ReplaySession(
         messages=[*(first if about.system else ()), *_ordered(spoken_now)],
@@ -115,6 +124,29 @@ def _until_the_end(controls: Iterable[Event], spoken: set[int]) -> Iterator[Even
             yield event
 
 
+def _folding(controls: Sequence[Event]) -> Callable[[int], bool]:
+    """Whether an edit of refold's own was active on the page at a seq."""
+    decoded = [(event.seq, None if event.erased else decode(event)) for event in controls]
+    purposes: dict[str, str] = {}  # of each batch: the first edit has it
+    own: list[int] = []
+    for seq, body in decoded:
+        if not isinstance(body, Replace | Hide | Summarize):
+            continue
+        if purposes.setdefault(body.batch, body.purpose) != ADOPTION:
+            own.append(seq)
+
+    @cache
+    def is_folded_after(count: int) -> bool:
+        off = switched(decoded[:count]).off
+        last = decoded[count - 1][0] if count else 0
+        return any(seq <= last and seq not in off for seq in own)
+
+    def was_folded(seq: int) -> bool:
+        return bool(own) and is_folded_after(bisect_right(decoded, seq, key=lambda one: one[0]))
+
+    return was_folded
+
+
 def _system_text(system: object) -> str:
     if isinstance(system, str):
         return system
@@ -123,11 +155,16 @@ def _system_text(system: object) -> str:
 
 
 def _spoken(
-    context: Context, then: Switches, now: Switches, *, is_imported: bool
+    context: Context,
+    then: Switches,
+    now: Switches,
+    was_folded: Callable[[int], bool],
+    *,
+    is_imported: bool,
 ) -> Iterator[needs.Message]:
-    """The messages that were not off at that time, the compactions of another agent, and the
-    reported usage; erased messages keep their place. An importer marks all usage as estimated,
-    because its page is not refold's."""
+    """The messages that were not off at that time, the compactions of another agent, and the usage
+    reported for unfolded pages; erased messages keep their place. An importer marks all usage as
+    estimated and for no page, because its page is not refold's."""
     erased, model = now.erased, ""
     for event in context.log.events():
         if event.seq in then.off or event.kind not in ("message", "edit", "meta", "usage"):
@@ -143,7 +180,13 @@ def _spoken(
             yield {"role": "user", "content": body.text, SUMMARY: True}
         elif isinstance(body, Meta):
             model = body.model or model
-        elif isinstance(body, Usage) and body.input > 0 and (is_imported or not body.estimated):
+        elif isinstance(body, Usage) and body.input > 0:
+            if body.estimated:
+                is_unfolded = is_imported and not body.upto
+            else:
+                is_unfolded = not was_folded(body.upto or event.seq)
+            if not is_unfolded:
+                continue
             yield {"role": USAGE, USAGE: replace(body, model=body.model or model)}
 
 

@@ -35,6 +35,7 @@ FORMS_MAX = 32  # providers and hosts before a name
 # Gateways use one dialect for all models.
 _GATEWAY_DIALECT = "openai_chat"
 PER = 1_000_000
+WRITE_1H = 2  # times the price of input: Anthropic's price of what its cache keeps for an hour
 SOON = timedelta(days=90)
 
 
@@ -203,10 +204,20 @@ def cost(model: Model, usage: Usage) -> float | None:
         return None
     prices = model.prices
     read = prices.input if prices.cache_read is None else prices.cache_read
-    write = prices.input if prices.cache_write is None else prices.cache_write
+    write = write_price(model, prices, usage)
     uncached = max(0, usage.input - usage.cache_read - usage.cache_write)
     total = uncached * prices.input + usage.cache_read * read + usage.cache_write * write
     return (total + usage.output * prices.output) / PER
+
+
+def write_price(model: Model, prices: Prices, usage: Usage) -> float:
+    """Dollars for a million of the tokens that this call wrote to the cache, for as long as it
+    did."""
+    write = prices.input if prices.cache_write is None else prices.cache_write
+    if model.provider != "anthropic" or usage.cache_write <= 0:
+        return write
+    share_1h = min(1.0, usage.cache_write_1h / usage.cache_write)
+    return write + share_1h * (WRITE_1H * prices.input - write)
 
 
 def input_price(model: Model) -> float | None:
@@ -231,7 +242,7 @@ def amount(dollars: float | None) -> str:
     return f"-${-dollars:,.2f}" if dollars < 0 else f"${dollars + 0.0:,.2f}"
 
 
-COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
+COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning", "cache_write_1h")
 
 
 def most(one: Usage, other: Usage) -> Usage:

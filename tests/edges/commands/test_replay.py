@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 
 import pytest
 
 import refold
+from refold.replay.session import USAGE, said_in
+from tests.billed_sessions import write_sessions
 from tests.edges.cli.rooms import as_json, on_terminal, run
 from tests.replay.test_replay import turns
 
@@ -388,3 +391,41 @@ def test_the_window_is_the_one_that_the_agent_had(url: str, tmp_path: Path) -> N
     for window in (0, 258_400):
         file = rollout(tmp_path / f"rollout-{window}.jsonl", 5 + window % 7, window)
         assert as_json("replay", file)["verdict"]["own"]["window"] == (window or 1_050_000)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_act_on_an_imported_session_changes_its_bill(
+    seed: int, url: str, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    path = chance.choice(write_sessions(tmp_path, seed))
+    id = as_json("import", str(path), "--yes")["files"][0]["sessions"][0]["conversation"]
+    before = as_json("replay", id)["verdict"]
+    assert not before["bill"]["estimated"]
+    for _ in range(4):
+        with refold.open(id, store=url) as context:
+            act = chance.choice(["hide", "compact", "undo"])
+            answers = [one.seq for one in context.view.slots if one.message.role == "assistant"]
+            if act == "hide" and answers:
+                context.hide(answers[-1])
+            elif act == "compact":
+                context.compact(target=1_000)
+            elif act == "undo" and context.log.batches():
+                context.undo()
+        assert as_json("replay", id)["verdict"]["bill"] == before["bill"]
+
+
+def test_a_call_that_refold_sent_folded_is_not_a_call_of_the_full_history(url: str) -> None:
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}
+    with refold.open("own", store=url, model="claude-sonnet-4-5") as context:
+        for turn in range(6):
+            context.append({"role": "user", "content": f"Please do part {turn}. " * 20})
+            context.request()
+            context.record(answer, usage=refold.Usage(input=5_000 + 1_000 * turn, output=9))
+            if turn == 2:
+                context.hide(context.view.slots[0].seq)
+            if turn == 4:
+                context.undo()
+        said = said_in(context).messages
+    calls = [one[USAGE].input for one in said if one["role"] == "assistant" and USAGE in one]
+    assert calls == [5_000, 6_000, 7_000, 10_000]

@@ -4,6 +4,7 @@ the files say."""
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -130,6 +131,40 @@ def test_a_fork_counts_only_its_own_calls(url: str) -> None:
     with refold.open("other", store=url) as context:
         context.record({"role": "assistant", "content": "yes"}, usage=refold.Usage(input=9))
     assert as_json("stats", "--cost")["total"]["calls"] == before["calls"] + 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_call_is_paid_once_however_many_conversations_have_it(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    files = write_sessions(tmp_path, seed)
+    ids = [
+        as_json("import", str(path), "--yes")["files"][0]["sessions"][0]["conversation"]
+        for path in files
+    ]
+    store = "sqlite:.refold/refold.db"
+    total, listed = as_json("stats", "--cost")["total"], as_json("list")["cost"]
+    assert listed == pytest.approx(total["cost"])
+    for step in range(6):
+        one = chance.choice(ids)
+        match chance.choice(["fork", "pin", "copy", "moved"]):
+            case "fork":
+                assert run("fork", one, f"fork-{step}").exit_code == 0
+                ids.append(f"fork-{step}")
+            case "copy":
+                path = str(chance.choice(files))
+                assert run("import", path, "--yes", "--id", f"copy-{step}").exit_code == 0
+            case "moved":
+                assert run("export", one, f"{step}.json").exit_code == 0
+                assert (
+                    run("import", f"{step}.json", "--yes", "--id", f"moved-{step}").exit_code == 0
+                )
+            case _:
+                with refold.open(one, store=store) as context:
+                    context.pin(context.view.slots[-1].last)
+        now = as_json("stats", "--cost")["total"]
+        assert now == {**total, "cost": pytest.approx(total["cost"])}
+        assert as_json("list")["cost"] == pytest.approx(total["cost"])
+    assert f"${total['cost']:,.2f}" in run("list").stdout.splitlines()[-1]
 
 
 def test_one_conversation_has_a_bill_or_the_sums_of_its_calls(url: str) -> None:

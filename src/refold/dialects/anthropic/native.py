@@ -91,6 +91,9 @@ def _billed_usage(response: dict[str, Any]) -> Usage | None:
     compactions = [entry for entry in iterations if entry.get("type") == "compaction"]
     read = sum(count_in(entry, "cache_read_input_tokens") for entry in compactions)
     written = sum(count_in(entry, "cache_creation_input_tokens") for entry in compactions)
+    written_1h = sum(
+        count_in(entry.get("cache_creation"), "ephemeral_1h_input_tokens") for entry in compactions
+    )
     new = sum(count_in(entry, "input_tokens") for entry in compactions)
     return replace(
         usage,
@@ -98,4 +101,5 @@ def _billed_usage(response: dict[str, Any]) -> Usage | None:
         output=usage.output + sum(count_in(entry, "output_tokens") for entry in compactions),
         cache_read=usage.cache_read + read,
         cache_write=usage.cache_write + written,
+        cache_write_1h=usage.cache_write_1h + written_1h,
     )

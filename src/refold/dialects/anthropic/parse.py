@@ -176,6 +176,8 @@ def usage_of(response: dict[str, Any]) -> Usage | None:
     last = messages[-1] if messages else usage
     cache_read = count_in(last, "cache_read_input_tokens")
     cache_write = count_in(last, "cache_creation_input_tokens")
+    creation = last.get("cache_creation") or usage.get("cache_creation")
+    written_1h = count_in(creation, "ephemeral_1h_input_tokens")
     return Usage(
         response=text_in(response, "id"),
         model=text_in(response, "model"),
@@ -184,4 +186,5 @@ def usage_of(response: dict[str, Any]) -> Usage | None:
         cache_read=cache_read,
         cache_write=cache_write,
         reasoning=count_in(usage.get("output_tokens_details"), "thinking_tokens"),
+        cache_write_1h=min(written_1h, cache_write),
     )

@@ -93,9 +93,19 @@ def list_conversations(
         found.sort(key=lambda about: -(about.cost or 0.0))
     elif sort == "size":
         found.sort(key=lambda about: -about.peak_fill)
-    rows = tuple(_row(about, positions.get(about.id, 0)) for about in found[:limit])
+    from refold.edges.commands.usage import cost_of_all  # the code for sums is loaded late
+
+    shown = found[:limit]
+    rows = tuple(_row(about, positions.get(about.id, 0)) for about in shown)
     session.remember({row.position: row.id for row in rows if row.position})
-    return Listed(store=store.url, conversations=rows, tag=tag, folder=path)
+    return Listed(
+        store=store.url,
+        conversations=rows,
+        tag=tag,
+        folder=path,
+        agent=agent,
+        cost=cost_of_all(store, shown),
+    )
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -128,10 +138,14 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class Listed(Result, frozen=True, kw_only=True):
+    """The rows, and what they `cost` together: a call that several of them have is paid once."""
+
     store: str
     conversations: tuple[Row, ...]
     tag: str = ""
     folder: str = ""
+    agent: str = ""
+    cost: float | None = None
 
     @property
     def damaged(self) -> dict[str, str]:
@@ -146,15 +160,15 @@ class Listed(Result, frozen=True, kw_only=True):
         if not self.conversations:
             tagged = f" with the tag {self.tag}" if self.tag else ""
             held = f" that were held in {self.folder}" if self.folder else ""
-            screen.line(f"There are no conversations{tagged}{held} in {self.store}.")
+            agents = f" of the agent {short_line(self.agent, NAME_CHARS)}" if self.agent else ""
+            screen.line(f"There are no conversations{agents}{tagged}{held} in {self.store}.")
             return
         _show_rows(self.conversations, screen)
-        costs = [row.cost for row in self.conversations if row.cost is not None]
         messages = sum(row.messages or 0 for row in self.conversations)
         total = f"{number(len(self.conversations), 'conversation')}, {number(messages, 'message')}"
-        unpriced = len(self.conversations) - len(costs)
-        missing = f"; {unpriced:,} without a known cost" if unpriced and costs else ""
-        paid = f", {amount(sum(costs))}{missing}" if costs else ""
+        unpriced = sum(row.cost is None for row in self.conversations)
+        missing = f"; {unpriced:,} without a known cost" if unpriced else ""
+        paid = "" if self.cost is None else f", {amount(self.cost)}{missing}"
         screen.line(("dim", f"{total}{paid}"))
         show_damage(self.damaged, screen)
 

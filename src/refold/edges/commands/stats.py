@@ -39,7 +39,7 @@ from refold.edges.displays.phrases import advice, header, percent_of
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.stored_logs import pages_of
-from refold.tokens.models import PER, dollars, model_info, together
+from refold.tokens.models import PER, dollars, model_info, together, write_price
 
 SHOWN_CHARS = 70
 Billed = dict[str, int | float]
@@ -439,12 +439,12 @@ def breaks_of(calls: list[Call]) -> Iterator[Break]:
 
 def _extra(usage: Usage, tokens: int) -> float | None:
     """The price of tokens in excess of the cache's price."""
-    prices = model_info(usage.model).prices
+    model = model_info(usage.model)
+    prices = model.prices
     if prices is None:
         return None
     read = prices.input if prices.cache_read is None else prices.cache_read
-    write = prices.input if prices.cache_write is None else prices.cache_write
-    paid = write if usage.cache_write else prices.input
+    paid = write_price(model, prices, usage) if usage.cache_write else prices.input
     return tokens * max(0.0, paid - read) / PER
 
 

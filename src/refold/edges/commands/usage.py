@@ -1,14 +1,16 @@
 """`refold stats --cost --by day`: what was billed, by day, week, project, model or agent.
 
-Sums come from the usage that providers reported, call by call, in local time. Agents copy the lines
-of a session that they continue into a new file, so a response that two imported sessions have is
-counted once, in the older one; a fork counts only its own calls. Neighbours: `stats` has the bill
-of one conversation, `conversations` the list.
+Sums come from the usage that providers reported, call by call, in local time. A call that several
+conversations have is counted once: a fork has its parent's, a copy those of its original, and
+agents copy the lines of a session that they continue into a new file. It counts for the oldest of
+them, in an order that no later event changes. Neighbours: `stats` has the bill of one conversation,
+`conversations` the list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from msgspec.structs import replace
 
 from refold.conversations.listing import newest
 from refold.conversations.overview import Overview, overviews
-from refold.core.model import Usage
+from refold.core.model import Conversation, Usage
 from refold.display import number, one_line
 from refold.edges.commands.command import Result, Screen, show_damage
 from refold.edges.commands.search import time_of
@@ -103,14 +105,14 @@ def usage_by(
         chosen = newest(session.store, folder=folder)
     damaged: dict[str, str] = {}
     groups: dict[str, Used] = {}
-    total, seen, count = Used(name="all"), set[str](), 0
+    total, once, count = Used(name="all"), CallsOnce(one.id for one in chosen), 0
     with session.followed("adding up") as store:
-        for about in overviews(store, reversed(chosen)):
+        for about in overviews(store, sorted(chosen, key=age)):
             if about.updated_ms < since_ms or agent not in ("", about.agent):
                 continue
             count += 1
             try:
-                for call in _own_calls(store, about, seen):
+                for call in once.of(about, stored_calls(store, about)):
                     if call.at_ms < since_ms:
                         continue
                     name = _NAMES[by](about, call) or UNKNOWN
@@ -130,16 +132,66 @@ def usage_by(
     )
 
 
-def _own_calls(store: Store, about: Overview, seen: set[str]) -> Iterator[Call]:
-    """The calls of a conversation that neither its parent nor an older session has."""
+class CallsOnce:
+    """Counts each call once, in the first of these conversations that has it. They have to be asked
+    for from the oldest to the newest (`age`)."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._ids = set(ids)
+        self._responses: set[str] = set()
+        self._known: set[tuple[object, ...]] = set()
+
+    def of(self, about: Overview, calls: Iterable[Call]) -> Iterator[Call]:
+        """The calls of a conversation that no earlier one has."""
+        has_parent = about.parent in self._ids
+        responses, known = set[str](), set[tuple[object, ...]]()
+        try:
+            for call in calls:
+                usage = call.usage
+                if has_parent and call.seq <= about.parent_seq:
+                    continue  # the parent has it
+                # Some local servers repeat the ids of responses; files of agents may have only the
+                # first report of one.
+                one = usage.response or call.at_ms, usage.model, usage.input, usage.output
+                is_known = one in self._known or (bool(about.agent) and one[0] in self._responses)
+                if not is_known:
+                    yield call
+                known.add(one)
+                responses.add(usage.response)
+        finally:
+            # Not earlier: equal calls of one conversation are different calls.
+            self._known |= known
+            self._responses |= responses - {""}
+
+
+def age(about: Conversation) -> tuple[int, int, str]:
+    """The order of conversations by age. A fork comes after its parent."""
+    return about.at_ms, about.parent_seq, about.id
+
+
+def stored_calls(store: Store, about: Conversation) -> Iterator[Call]:
     pages = pages_of(store, about.id, last=about.head)
-    for call in calls_of(event for page in pages for event in page):
-        response = call.usage.response
-        is_known = bool(about.agent and response) and response in seen
-        if call.seq > about.parent_seq and not is_known:
-            yield call
-        if about.agent and response:
-            seen.add(response)
+    return calls_of(event for page in pages for event in page)
+
+
+def cost_of_all(store: Store, listed: Collection[Overview]) -> float | None:
+    """What these conversations cost together; None if nothing is known. Only those that may share
+    calls are read: forks, their parents, and those that began at the same time."""
+    priced = [one for one in listed if one.cost is not None]
+    if not priced:
+        return None
+    parents = {one.parent for one in priced}
+    starts = Counter(one.at_ms for one in priced)
+    is_shared = {
+        one.id: bool(one.parent) or one.id in parents or starts[one.at_ms] > 1 for one in priced
+    }
+    total = sum(one.cost or 0.0 for one in priced if not is_shared[one.id])
+    once = CallsOnce(one.id for one in priced)
+    for about in sorted(priced, key=age):
+        if is_shared[about.id]:
+            calls = once.of(about, stored_calls(store, about))
+            total += sum(call.usage.cost or 0.0 for call in calls)
+    return total
 
 
 def _day(_: Overview, call: Call) -> str:

@@ -140,10 +140,14 @@ class Account:
             read = self._read(usage, size, now)
         self._before, self._at_s, self._is_broken = size, now, False
         written = _part(size - read, usage.cache_write, usage.input - usage.cache_read)
-        return cost(
-            model_info(usage.model or None),
-            replace(usage, input=size, cache_read=read, cache_write=written),
+        other = replace(
+            usage,
+            input=size,
+            cache_read=read,
+            cache_write=written,
+            cache_write_1h=_part(written, usage.cache_write_1h, usage.cache_write),
         )
+        return cost(model_info(usage.model or None), other)
 
     def _read(self, usage: Usage, size: int, now: float) -> int:
         """The part that would have come from the cache the other way: what was sent last, if not
