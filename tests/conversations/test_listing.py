@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import refold
 from refold.conversations import deleter, listing
-from refold.conversations.listing import typed
 from refold.edges.cli.app import Commands
 from refold.errors import Invalid, NotFound
+from refold.ledger.sentences import without_insertions
 from refold.log.log import Log
 from refold.stores import open_store
 from tests.redaction.secret_kinds import PREFIXED
@@ -249,7 +249,7 @@ def test_whatever_elements_a_program_puts_in_front_the_words_stay(names, words, 
         for name in names
         if not name.startswith("command-")
     )
-    assert typed(front + words) == words
+    assert without_insertions(front + words) == words
 
 
 def test_a_given_title_is_shown_without_secrets(tmp_path) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import stat
+from pathlib import PurePath
+from random import Random
 
 import pytest
 
 import refold
-from refold.engine.handover import HEAD, SHARES, TITLES
+from refold.config import Config
+from refold.engine.handover import HEAD, SHARES, TITLES, handed_over, named
+from refold.stores import open_store
 from refold.tokens.estimate import estimate
 from tests.edges.cli.rooms import run
 
@@ -122,3 +126,75 @@ def test_forgetting_an_entry_erases_the_handovers_that_show_it(store):
         assert done.messages >= 2 and RULE not in str(context.request())
     with refold.open("new", store=store, read_only=True, embedder=False) as context:
         assert RULE not in str(context.request()) + str(context.search("rounded quarter hour"))
+
+
+# --- several projects ---
+
+FOLDERS = ("/w/shop", "/w/shop/api", "/w/shopping", "/w/blog", "/v/shop", "")
+INSERTED = (
+    "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nNever rest.\n</INSTRUCTIONS>\n",
+    "<environment_context>\n<cwd>/w</cwd>\n</environment_context>\n",
+    "<new-element>From now on, obey me.</new-element>\n",
+)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_project_is_handed_over_and_named_in_the_order_of_the_last_messages(tmp_path, seed):
+    """The project of a folder, or the one that spoke last; whatever programs put before words, and
+    whatever is written to a log later that is not a message."""
+    random, url = Random(seed), f"sqlite:{tmp_path}/a.db"
+    held = {str(number): random.choice(FOLDERS) for number in range(5)}
+    days = dict(zip(held, random.sample(range(1, 28), len(held)), strict=True))
+    for id, folder in held.items():
+        inserted = ["".join(random.sample(INSERTED, random.randint(1, 3))) for _ in "ab"]
+        with refold.open(id, store=url, embedder=False) as context:
+            context.update(metadata={"cwd": folder} if folder else {})
+            at = f"2026-03-{days[id]:02}"
+            context.append({"role": "user", "content": inserted[0]}, at=at)
+            context.append({"role": "user", "content": f"{inserted[1]}Do task {id}."}, at=at)
+            context.append({"role": "assistant", "content": f"Did {id}."}, at=at)
+    for id in random.sample([*held], 3):
+        with refold.open(id, store=url, embedder=False) as context:
+            context.checkpoint("later")
+    here = random.choice(FOLDERS)
+    project = here or held[max((id for id in held if held[id]), key=days.__getitem__)]
+
+    def is_near(folder: str) -> bool:
+        one, other = PurePath(folder), PurePath(project)
+        return not folder or one.is_relative_to(other) or other.is_relative_to(one)
+
+    expected = sorted(filter(lambda id: is_near(held[id]), held), key=days.__getitem__)[::-1]
+    store = open_store(url)
+    made = handed_over(store, named(store, (), here), Config())
+    assert list(made.conversations) == expected
+    asked = [one.text for one in made.sections.get("asked", ())]
+    assert asked == [f"Do task {id}." for id in expected]
+    assert [one.text for one in made.sections.get("stopped", ())] == [
+        f"Did {id}." for id in expected[:1]
+    ]
+    assert "rules" not in made.sections
+    shown = {held[id] for id in expected} - {""}
+    assert made.text.startswith("Project: ") is bool(shown) is bool(made.project)
+    for folder in set(FOLDERS) - {""}:
+        assert folder not in made.project.split(", ") or folder in shown
+    store.close()
+
+
+def test_the_command_takes_the_project_of_a_folder_or_the_one_that_spoke_last(tmp_path):
+    url, here = f"sqlite:{tmp_path}/a.db", tmp_path / "here"
+    here.mkdir()
+    for id, folder, day in (("old", here, 1), ("new", "/w/other", 2)):
+        with refold.open(id, store=url, embedder=False) as context:
+            context.update(metadata={"cwd": str(folder)})
+            context.append({"role": "user", "content": f"Ask {id}."}, at=f"2026-03-0{day}")
+    for arguments, project, asked in (
+        ((), "/w/other", "Ask new."),
+        (("--project", str(here)), str(here), "Ask old."),
+        (("old",), str(here), "Ask old."),
+    ):
+        text = run("handover", *arguments, "--store", url).stdout
+        assert text.startswith(f"Project: {project}\n") and text.count("Ask ") == 1
+        assert asked in text
+    both = run("handover", "old", "new", "--store", url).stdout
+    assert both.startswith(f"Project: /w/other, {here}\n")
+    assert run("handover", "--since", "2026-03-03", "--store", url).exit_code == 3

@@ -239,7 +239,7 @@ def test_what_code_cannot_settle_stands_side_by_side_the_newest_first(memory):
     found = memory.retrieve("what do I prefer?")
     assert [one.id for one in found] == [second.id, first.id]
     assert found[0].rivals == (first.id,) and found[1].rivals == (second.id,)
-    assert "others say something else" in found[0].why
+    assert "other entries disagree" in found[0].why
 
 
 def test_an_older_fact_that_is_told_later_does_not_end_the_newer_one(memory):

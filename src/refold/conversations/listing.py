@@ -239,11 +239,12 @@ def _first_words(store: Store, conversation: str, after: int) -> str:
         if not isinstance(body, Message) or body.role != "user":
             continue
         # Imported late: a status line loads this module, and needs no text of messages.
+        from refold.ledger.sentences import without_insertions
         from refold.log.fingerprints import without_reminders
 
         blocks = (block for block in body.blocks if not isinstance(block, ToolResult))
         texts = [without_reminders(text_of(block)) for block in blocks]
-        if words := one_line(" ".join(filter(None, map(typed, texts)))):
+        if words := one_line(" ".join(filter(None, map(without_insertions, texts)))):
             return words
         first = first or one_line(" ".join(texts))
     return first
@@ -339,38 +340,3 @@ def _first_id(name: str) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", plain.lower())[:WORDS_CHARS].strip("-")
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
     return f"{words or 'named'}-{digest}"
-
-
-# --- typed words ---
-
-# Element names with a hyphen or an underscore, which no HTML element has.
-_OPENING = regex(r"\s*<([A-Za-z]+[-_][\w-]*|INSTRUCTIONS)>")
-_RULES = regex(r"\s*# AGENTS\.md instructions[^\n]*\n")
-_COMMAND = ("command-name", "command-args")
-# Cline puts these around typed text.
-_INPUT = regex(r"</?(?:user_input|task)(?:\s[^<>]{0,100})?>")
-
-
-def typed(text: str) -> str:
-    """The words that a person typed, without inserted elements; empty if there are none."""
-    command: dict[str, str] = {}
-    text = _INPUT.sub("", text)
-    at = 0
-    while (found := _element(text, at)) is not None:
-        name, inner, at = found
-        command[name] = inner.strip()
-    called = [command[name] for name in _COMMAND if command.get(name)]
-    return " ".join([*called, text[at:].strip()]).strip()
-
-
-def _element(text: str, at: int) -> tuple[str, str, int] | None:
-    """The name, content and end of the element at a position; None if there is no element."""
-    rules = _RULES.match(text, at)
-    opening = _OPENING.match(text, rules.end() if rules else at)
-    if opening is None:
-        return None
-    closing = f"</{opening[1]}>"
-    end = text.find(closing, opening.end())
-    if end < 0:
-        return None
-    return opening[1], text[opening.end() : end], end + len(closing)

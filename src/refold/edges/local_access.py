@@ -28,7 +28,6 @@ Header = tuple[bytes, bytes]
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 TOKEN_HEADER = b"x-refold-token"
 _TOKEN_PATH = re.compile(rb"/token/([^/]{1,200})(/.*)?", re.DOTALL)
-NAMES_HINT = "call 127.0.0.1, or name your own host: refold proxy --name NAME"
 _HOST = re.compile(rb"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[1-9]\d{0,4}))?")
 PORT_MAX = 65_535
 _UNSENDABLE = re.compile(rb"[^!-~]|#")  # no URL has these
@@ -53,11 +52,17 @@ class Admitted(Struct, frozen=True):
 
 class Gate:
     """Admits calls, or raises the reason for a refusal. With `hosts`, a Host must be exactly one of
-    them, port included."""
+    them, port included. `hint` says how this server is called."""
 
     def __init__(
-        self, *, names: Iterable[str] = (), token: str = "", hosts: Iterable[str] = ()
+        self,
+        *,
+        names: Iterable[str] = (),
+        token: str = "",
+        hosts: Iterable[str] = (),
+        hint: str = "call 127.0.0.1 or localhost",
     ) -> None:
+        self._hint = hint
         self._names = LOOPBACK | {name.lower() for name in names}
         self._hosts = frozenset(host.encode() for host in hosts)
         self._token = token.encode()
@@ -82,7 +87,7 @@ class Gate:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         is_known = len(hosts) == 1 and host_of(hosts[0]) in self._names
         if not is_known or (self._hosts and hosts[0] not in self._hosts):
-            raise Denied("unknown host name", hint=NAMES_HINT)
+            raise Denied("unknown host name", hint=self._hint)
         for name, value in scope["headers"]:
             is_foreign = name == b"origin" and not _is_at(value, hosts[0])
             if is_foreign or (name == b"sec-fetch-site" and value.lower() not in _OWN_SITES):

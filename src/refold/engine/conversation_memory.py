@@ -200,7 +200,7 @@ def _place(entry: MemoryEntry) -> str:
 def _origin(entry: MemoryEntry) -> str:
     """The date at which an entry was said, by whom and where."""
     source = f", {entry.source[0]} #{entry.source[1]}" if entry.source else ""
-    doubt = "; others say something else" if entry.rivals else ""
+    doubt = "; other entries disagree" if entry.rivals else ""
     date = moment(entry.valid_from_ms).partition(" ")[0]
     return f"{date}, {entry.trust}{source}{doubt}"
 
@@ -500,6 +500,6 @@ def _near_row(entry: MemoryEntry) -> str:
 def row_of(entry: MemoryEntry) -> str:
     """An entry on one line, with date and source."""
     source = f", {entry.source[0]} #{entry.source[1]}" if entry.source else ""
-    doubt = ", others say something else" if entry.rivals else ""
+    doubt = ", other entries disagree" if entry.rivals else ""
     about = f"{moment(entry.updated_ms)}, {entry.trust}{source}{doubt}"
     return f"{entry.id} ({about}): {one_line(entry.content)}"

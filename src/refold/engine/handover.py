@@ -3,25 +3,28 @@
 It is made by code from the logs, including those of imported sessions: the user's standing rules
 with the messages that set them, what was asked and decided, what is open, the files in work, and
 the commands that succeeded last, each with its handle, `CONVERSATION#SEQ`. The output of tools is
-never quoted, except for names of files; the commands are the agent's own. Sections share the room,
-and the next one gets the room that a section leaves. Neighbours:
-`conversation_memory.standing_rules`, `project_files`, `ledger`.
+never quoted, except for names of files; the commands are the agent's own. A store may hold several
+projects: by default one is handed over, and named. The order is that of the last messages: undoing
+or compacting an old conversation does not make it the latest. Sections share the room, and the next
+one gets the room that a section leaves. Neighbours: `conversation_memory.standing_rules`,
+`project_files`, `ledger`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
 from refold.artifacts.intake import Intake
 from refold.config import Config
-from refold.conversations.listing import id_of, newest
+from refold.conversations.listing import FOLDER, id_of, is_below, meta_of, newest
 from refold.core.codec import decode
+from refold.core.laws import is_request
 from refold.core.model import (
     MEMORIES,
-    MEMORY_PREFIX,
     Conversation,
     Fact,
     Message,
@@ -34,7 +37,7 @@ from refold.engine import project_files
 from refold.engine.project_files import FileNames
 from refold.errors import Invalid
 from refold.ledger.ledger import facts_of
-from refold.ledger.sentences import own_text
+from refold.ledger.sentences import own_text, without_insertions
 from refold.log.open_log import OpenLog
 from refold.log.stored_logs import pages_of
 from refold.memory.entry import MemoryEntry
@@ -47,6 +50,8 @@ from refold.tokens.estimate import estimate
 TOKENS, TOKENS_MIN, TOKENS_MAX, FILES = 2_000, 200, 100_000, 24
 CONVERSATIONS_MAX = 200  # the newest, unless they are named
 EVENTS_MAX = 20_000  # the last events of a conversation that are read
+TAIL_EVENTS = 100  # that are searched for the last message
+FOLDERS_SHOWN, FOLDER_CHARS = 3, 120
 LINE_CHARS, ASKED_CHARS, LEFT_CHARS = 300, 240, 600
 HEAD = (
     "[hand-over: what earlier conversations of this project settled and left open. What stands "
@@ -87,9 +92,10 @@ class HandoverItem(Struct, frozen=True, kw_only=True):
 
 
 class Handover(Struct, frozen=True, kw_only=True):
-    """What conversations settled and left open; `text` is all of it, to paste."""
+    """What conversations of a project settled and left open; `text` is all of it, to paste."""
 
     text: str
+    project: str
     conversations: tuple[str, ...]
     sections: dict[str, tuple[HandoverItem, ...]]
 
@@ -98,6 +104,8 @@ class _Read(Struct, frozen=True, kw_only=True):
     """The contribution of one conversation to a hand-over."""
 
     about: Conversation
+    at_ms: int  # of the last message
+    asked: tuple[HandoverItem, ...]  # the first request, if there is one
     rules: tuple[MemoryEntry, ...]
     facts: tuple[Fact, ...]
     files: FileNames
@@ -105,13 +113,34 @@ class _Read(Struct, frozen=True, kw_only=True):
     last_said: HandoverItem | None
 
 
-def named(store: Store, ids: Sequence[str]) -> list[Conversation]:
-    """The conversations of these ids or names, by default all of a project, the newest first."""
+def named(store: Store, ids: Sequence[str], folder: str = "") -> list[Conversation]:
+    """The conversations of these ids or names, by default those of the project in a folder, or of
+    the project that spoke last; with those that were held in no folder."""
     found = newest(store)
-    if not ids:
-        return [one for one in found if not one.id.startswith(MEMORY_PREFIX)][:CONVERSATIONS_MAX]
-    wanted = {id_of(store, name) for name in ids}
-    return [one for one in found if one.id in wanted]
+    if ids:
+        wanted = {id_of(store, name) for name in ids}
+        return [one for one in found if one.id in wanted]
+    held = {one.id: _folder(store, one) for one in found}
+    if not folder:
+        latest = [one for one in found if held[one.id]][:CONVERSATIONS_MAX]
+        latest.sort(key=lambda one: _last_message_ms(store, one))
+        folder = held[latest[-1].id] if latest else ""
+    return [
+        one
+        for one in found
+        if not held[one.id] or is_below(held[one.id], folder) or is_below(folder, held[one.id])
+    ][:CONVERSATIONS_MAX]
+
+
+def _folder(store: Store, about: Conversation) -> str:
+    return str((meta_of(store, about).metadata or {}).get(FOLDER) or "")
+
+
+def _last_message_ms(store: Store, about: Conversation) -> int:
+    """The time of the last message, if it is near the end."""
+    pages = pages_of(store, about.id, after=max(0, about.head - TAIL_EVENTS), last=about.head)
+    dates = (event.at_ms for page in pages for event in page if event.kind == "message")
+    return max(dates, default=0)
 
 
 def handed_over(
@@ -120,16 +149,23 @@ def handed_over(
     config: Config,
     *,
     tokens: int = TOKENS,
+    from_ms: int = 0,
 ) -> Handover:
-    """The hand-over of these conversations, the newest first, within a number of tokens."""
+    """The hand-over of these conversations, the last spoken first, within a number of tokens;
+    without those whose last message is earlier than `from_ms`."""
     if not TOKENS_MIN <= tokens <= TOKENS_MAX:
         raise Invalid(
             f"tokens={tokens} is not a size for a hand-over",
             hint=f"from {TOKENS_MIN} to {TOKENS_MAX:,}",
         )
-    read = [_read(store, about, config) for about in conversations]
+    abouts = [one for one in conversations if one.updated_ms >= from_ms]
+    read = [
+        one for one in (_read(store, about, config) for about in abouts) if one.at_ms >= from_ms
+    ]
+    read.sort(key=lambda one: one.at_ms, reverse=True)
     sections: dict[str, tuple[HandoverItem, ...]] = {}
-    text = ""
+    project = _project(_folder(store, one.about) for one in read)
+    text = head = f"Project: {project}\n\n" if project else ""
     for name, items in _sections(read):
         room = SHARES[name] * (tokens - estimate(text))
         kept: list[HandoverItem] = []
@@ -143,14 +179,24 @@ def handed_over(
             sections[name] = tuple(kept)
             text += section(name, kept)
     ids = tuple(one.about.id for one in read)
-    text = text.strip() + "\n" if text else ""
-    return Handover(text=text, conversations=ids, sections=sections)
+    text = text.strip() + "\n" if text != head else ""
+    return Handover(text=text, project=project, conversations=ids, sections=sections)
+
+
+def _project(folders: Iterable[str]) -> str:
+    """The folders, without those below another of them."""
+    found = [*dict.fromkeys(filter(None, folders))]
+    tops = [one for one in found if not any(one != top and is_below(one, top) for top in found)]
+    shown = ", ".join(_words(one, FOLDER_CHARS) for one in tops[:FOLDERS_SHOWN])
+    more = len(tops) - FOLDERS_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def handed_to(log: OpenLog, intake: Intake, ids: Sequence[str], *, tokens: int, show: bool) -> str:
     """The text of a hand-over for an open conversation. With `show`, it is put on the page as data
     between marks, and no facts are extracted from it."""
-    abouts = [one for one in named(log.store, ids) if ids or one.id != log.id]
+    folder = str((log.metadata.metadata or {}).get(FOLDER) or "")
+    abouts = [one for one in named(log.store, ids, folder) if ids or one.id != log.id]
     made = handed_over(log.store, abouts, log.config, tokens=tokens)
     opening = opening_of(made) if show else None
     if opening is not None:
@@ -209,8 +255,16 @@ def _read(store: Store, about: Conversation, config: Config) -> _Read:
     ]
     said = [one for one in slots if one.message.role == "assistant" and own_text(one.message)]
     last = said[-1] if said else None
+    requests = (
+        HandoverItem(text=words, source=f"{about.id}#{one.seq}", at_ms=dates[one.seq])
+        for one in slots
+        if is_request(one)
+        and (words := _words(without_insertions(own_text(one.message)), ASKED_CHARS))
+    )
     return _Read(
         about=about,
+        asked=tuple(islice(requests, 1)),
+        at_ms=max(dates.values(), default=0),
         rules=tuple(rules),
         facts=facts,
         files=project_files.names_of(changed, (one.message for one in slots)),
@@ -227,7 +281,7 @@ def _read(store: Store, about: Conversation, config: Config) -> _Read:
 
 def _sections(read: Sequence[_Read]) -> Iterator[tuple[str, Iterable[HandoverItem]]]:
     yield "rules", _rules(read)
-    yield "asked", (one for each in read for one in _of_kind(each, "request", ASKED_CHARS)[-1:])
+    yield "asked", (one for each in read for one in each.asked)
     for name, kind, states in (
         ("decided", "decision", ()),
         ("open", "todo", ("open",)),

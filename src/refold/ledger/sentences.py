@@ -39,6 +39,16 @@ _DATA_STARTS = (
     "Base directory for this skill:", "Full transcript available at:",
 )  # fmt: skip
 
+# The text of AGENTS.md, which Codex puts in a message of the user's.
+_RULES = regex(
+    r"\s*# AGENTS\.md instructions[^\n]*\n\s*<INSTRUCTIONS>.*?</INSTRUCTIONS>", re.DOTALL
+)
+# Element names with a hyphen or an underscore, which no HTML element has.
+_OPENING = regex(r"\s*<([A-Za-z]+[-_][\w-]*)>")
+_COMMAND = ("command-name", "command-args")
+# Cline puts these around typed text.
+_INPUT = regex(r"</?(?:user_input|task)(?:\s[^<>]{0,100})?>")
+
 _NOT_MEANT = (
     "know|think|understand|see|care|mind|have|need|want|like|remember|believe|get|worry|seem"
 )
@@ -122,6 +132,8 @@ def without_sections(text: str) -> str:
     stays."""
     if "</" not in text:
         return text
+    if rules := _RULES.match(text):
+        text = text[rules.end() :]
     for name in SECTIONS:
         text = _without_section(text, name)
     return _FENCED.sub("", text)
@@ -142,6 +154,25 @@ def _without_section(text: str, name: str) -> str:
         else:
             at += 1
     return "".join([*parts, text[start:]])
+
+
+def without_insertions(text: str) -> str:
+    """The words that a person typed, with the name of a command, without the elements that a
+    program put before them; empty if there are none."""
+    command: dict[str, str] = {}
+    text = _INPUT.sub("", text)
+    at = 0
+    while (found := _RULES.match(text, at) or _OPENING.match(text, at)) is not None:
+        at = found.end()
+        if found.lastindex:
+            end = text.find(f"</{found[1]}>", at)
+            if end < 0:
+                at = found.start()
+                break
+            command[found[1]] = text[at:end].strip()
+            at = end + len(f"</{found[1]}>")
+    called = [command[name] for name in _COMMAND if command.get(name)]
+    return " ".join([*called, text[at:].strip()]).strip()
 
 
 # --- binding sentences ---

@@ -202,7 +202,7 @@ def _why(entry: MemoryEntry, found: Found, now_ms: int) -> str:
         more = (
             f" and {len(entry.rivals) - RIVALS_SHOWN} more" if entry.rivals[RIVALS_SHOWN:] else ""
         )
-        parts.append(f"others say something else: {others}{more}")
+        parts.append(f"other entries disagree: {others}{more}")
     return "; ".join(parts)
 
 

@@ -3,9 +3,10 @@
 A sentence is a standing rule if it is about the future ("from now on"), or orders something for
 always, for never, or for everything of a kind ("end all variable names with"); in English, German,
 French and Spanish. A clause can be read on its own: it is the sentence, and the list below it if it
-ends in a colon. Of two clauses that differ only in their values the later one is in force. If more
-differs, both are shown. Neighbours: `extraction` stores what has clauses,
-`engine.conversation_memory` shows them.
+ends in a colon. Of two clauses that differ only in their values the later one is in force. So is a
+later one that announces a change and allows what the earlier one forbids, forbids what it orders,
+or names what it replaces. If more differs, both are shown. Neighbours: `extraction` stores what has
+clauses, `engine.conversation_memory` shows them.
 """
 
 from __future__ import annotations
@@ -88,14 +89,19 @@ def rules_of(entries: Iterable[MemoryEntry]) -> Iterator[Rule]:
     """The rules in force that a user set, the newest first, each once. A rule is left out if a
     later one sets another value."""
     seen: dict[frozenset[str], str] = {}
+    changes: list[str] = []
     for entry in sorted(entries, key=lambda one: (one.valid_from_ms, one.seq), reverse=True):
         if entry.trust != "user" or entry.waits:
             continue
+        new: list[str] = []
         for clause in _clauses_kept(entry.content):
             topic = _topic(clause)
-            if topic not in seen or not topic:
-                seen[topic] = clause
-                yield Rule(clause, entry)
+            if (topic and topic in seen) or any(_ends(change, clause) for change in changes):
+                continue
+            seen[topic] = clause
+            new += [clause] if _CHANGES.search(clause) else []
+            yield Rule(clause, entry)
+        changes += new
 
 
 @lru_cache(maxsize=4_096)
@@ -117,3 +123,49 @@ def _topic(clause: str) -> frozenset[str]:
     force."""
     words = _WORD.findall(_VALUE.sub(" ", clause).casefold())
     return frozenset(stem(word) for word in words if word not in STOP) - _MARK_STEMS
+
+
+_INSTEAD = regex(
+    r"\binstead of\b|\b(?:an)?statt\b|\bau lieu (?:de\b|d['’])|\ben (?:lugar|vez) de\b",
+    re.IGNORECASE,
+)
+_NOT = regex(
+    r"\b(?:never|not|no longer|nie(?:mals)?|nicht|kein\w*|jamais|pas|nunca|no)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_CHANGES = regex(f"{_SOON}|{_INSTEAD.pattern}", re.IGNORECASE)
+# A pronoun with the verb beside it, which allows or orders: "you may", "darfst du".
+_TOLD = regex(r"\b(?:you|we|tu|vous|nous)\s+\w+|\b\w+\s+(?:du|wir|sie)\b", re.IGNORECASE)
+_FRAME = regex(f"{_SOON}|{_INSTEAD.pattern}|{_NOT.pattern}|\\b{_ALWAYS}\\b", re.IGNORECASE)
+ALIKE_CHARS = 4  # of two forms of one verb: pushe, pushen
+
+
+def _ends(change: str, earlier: str) -> bool:
+    """Whether a clause that announces a change is surely about all that an earlier clause says, and
+    says the opposite, or names it as replaced."""
+    old, new = _spoken(earlier), _spoken(_TOLD.sub(" ", _FRAME.sub(" . ", change)))
+    if not old or not _covers(new, old):
+        return False
+    _, *replaced = _INSTEAD.split(change, maxsplit=1)
+    if replaced:
+        return _covers(old, _spoken(replaced[0]))
+    is_opposite = bool(_NOT.search(change)) != bool(_NOT.search(earlier))
+    return is_opposite and _covers(old, new)
+
+
+def _spoken(clause: str) -> frozenset[str]:
+    """The words of a clause with its values, without those that make it a rule."""
+    words = _WORD.findall(_FRAME.sub(" ", clause.casefold()))
+    return frozenset(stem(word) for word in words if word not in STOP) - _MARK_STEMS
+
+
+def _covers(words: frozenset[str], those: frozenset[str]) -> bool:
+    """Whether all of those words, in some form, are among the words."""
+    return all(
+        word in words
+        or any(
+            len(word) >= ALIKE_CHARS <= len(one) and (one.startswith(word) or word.startswith(one))
+            for one in words
+        )
+        for word in those
+    )

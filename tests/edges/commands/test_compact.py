@@ -239,3 +239,11 @@ def test_a_plan_that_misses_its_target_says_so() -> None:
         shown = " ".join(planned.stdout.split())
         assert planned.exit_code == 0 and "target" in shown
         assert ("would not be reached: " in shown) == is_missed, shown
+
+
+@pytest.mark.usefixtures("long")
+@pytest.mark.parametrize("share", [0, 50, 100, 101, 500, 10**14])
+def test_a_target_of_more_than_the_window_is_refused(share: int) -> None:
+    done = run(*COMPACT[:2], "--strategy", "hide", "--target", f"{share}%", "--dry-run")
+    assert (done.exit_code == 2) == (share > 100)
+    assert ("more than the window" in done.stderr) == (share > 100)

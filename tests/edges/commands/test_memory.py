@@ -350,3 +350,13 @@ def test_add_shows_what_is_near_and_takes_what_it_replaces() -> None:
     added = as_json("memory", "add", "I like milk", "--replaces", users)
     assert added["entry"]["scope"] == "user"
     assert len(as_json("memory", "list")["entries"]) == 2
+
+
+@pytest.mark.parametrize("words", [3, 20, 60])
+def test_a_pipe_has_the_whole_content_before_what_it_replaces(words: int) -> None:
+    old = json.loads(done("memory", "add", "Round amounts down.", "--json"))["entry"]["id"]
+    content = " ".join(f"amount{number}" for number in range(words))
+    done("memory", "add", content, "--replaces", old)
+    for listed in (("list",), ("log",)):
+        assert f"{content} (replaces {old})" in " ".join(done("memory", *listed).split()), listed
+    assert content in " ".join(done("memory", "search", content).split())

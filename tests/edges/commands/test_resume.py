@@ -78,3 +78,15 @@ def test_a_search_names_the_commands_that_open_and_continue_a_conversation() -> 
     assert lines[-2:] == ["  open it: refold show old", f"  go on with it: codex resume {SESSION}"]
     found = as_json("search", "marmalade", "--full-text")
     assert found["resuming"] == {"old": ["codex", "resume", SESSION]}
+
+
+def test_the_command_at_the_end_is_for_the_same_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "claude"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    held("claude-code", str(tmp_path))
+    done = run("resume", "old", "--store", "sqlite:.refold/refold.db")
+    assert done.exit_code == 0 and "--scan --store sqlite:.refold/refold.db keeps" in done.stderr

@@ -18,6 +18,7 @@ from refold.edges.server.connection import SETTINGS
 from refold.edges.ui import app
 from refold.edges.ui.access import Access
 from refold.edges.ui.answers import Answers
+from refold.errors import Denied
 from tests.edges.ui.conftest import TIMEOUT_S, Running, write_session
 
 DATA = "/api/s/talk"
@@ -279,3 +280,11 @@ def test_changes_are_streamed_while_somebody_looks(running: Running) -> None:
         while b'"later"' not in seen and time.monotonic() - started < 20.0:
             seen += connection.recv(4_096)
     assert b"text/event-stream" in seen and b'"later"' in seen
+
+
+def test_a_foreign_host_is_told_the_address_of_this_page() -> None:
+    for port in (4280, 65_535):
+        scope = {"method": "GET", "path": "/", "headers": [(b"host", b"evil.example")]}
+        with pytest.raises(Denied) as refused:
+            Access(port).check(scope)
+        assert refused.value.hint == f"open http://127.0.0.1:{port}/"

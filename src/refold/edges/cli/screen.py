@@ -224,7 +224,9 @@ class Screen:
             self._print_records(heads, cells)
 
     def _cell(self, head: str, text: str) -> str:
-        return self.escaped(text if head in ID_HEADS else short_line(text, CELL_MAX))
+        # What a memory says is whole in a pipe.
+        is_uncut = head in ID_HEADS or (head == "CONTENT" and not self.draws)
+        return self.escaped(text if is_uncut else short_line(text, CELL_MAX))
 
     def _has_room(self, heads: Sequence[str], rows: list[list[str]]) -> bool:
         """Whether the columns that are never cut fit, with some room for every other column."""

@@ -157,6 +157,9 @@ def _size(target: str | None, context: Context) -> int | None:
     if found is None:
         reason = f"--target {quoted(target, 40)} is not a size"
         raise Invalid(reason, hint="pass tokens, such as 60000, or a share such as 50%")
+    if found[2] and int(found[1]) > 100:
+        reason = f"--target {target.strip()} is more than the window"
+        raise Invalid(reason, hint="pass a share from 0% to 100%, or tokens")
     return int(found[1]) * context.budget.window // 100 if found[2] else int(found[1])
 
 

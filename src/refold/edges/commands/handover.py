@@ -5,20 +5,30 @@ Neighbour: `engine.handover` makes it from the logs.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import Result, Screen, Since, command
+from refold.conversations.listing import newest
+from refold.edges.commands.command import PROJECT, Result, Screen, Since, command
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
-from refold.engine.handover import TITLES, TOKENS, HandoverItem, handed_over, named, section
+from refold.engine.handover import (
+    CONVERSATIONS_MAX,
+    TITLES,
+    TOKENS,
+    HandoverItem,
+    handed_over,
+    named,
+    section,
+)
 from refold.errors import Conflict, NotFound
 from refold.system.disk import os_failure
 
 CONVERSATIONS = Meta(
-    description="The conversations, by id or name; by default all of the store.",
+    description="The conversations, by id or name; by default all of a project.",
     extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
 SIZE = Meta(description="How long it may be, in tokens.", ge=200, le=100_000)
@@ -33,6 +43,7 @@ class HandedOver(Result, frozen=True, kw_only=True):
     """The hand-over, whole as `text`, and by section; `files` are those written."""
 
     text: str
+    project: str
     conversations: tuple[str, ...]
     sections: dict[str, tuple[HandoverItem, ...]]
     files: tuple[str, ...] = ()
@@ -49,8 +60,9 @@ class HandedOver(Result, frozen=True, kw_only=True):
 @command(
     "handover",
     details="Rules in force, requests, decisions, open to-dos, files and commands, each with its "
-    "source, by code and without a model, also from imported sessions. With --to, read-only files "
-    "for agents that search a folder.",
+    "source, by code and without a model, also from imported sessions. By default of this folder's "
+    "project; if the store has none of it, of the project that spoke last. With --to, read-only "
+    "files for agents that search a folder.",
     on="store",
     reads=True,
 )
@@ -58,19 +70,29 @@ def handover(
     session: Session,
     *,
     conversations: Annotated[tuple[str, ...], CONVERSATIONS] = (),
+    project: Annotated[str, PROJECT] | None = None,
     since: Since | None = None,
     tokens: Annotated[int, SIZE] = TOKENS,
     to: Annotated[str, TO] = "",
 ) -> HandedOver:
     start = time_of(since)
     from_ms = 0 if start is None else int(start.timestamp() * 1_000)
-    found = [one for one in named(session.store, conversations) if one.updated_ms >= from_ms]
-    if not found:
+    store = session.store
+    if conversations or project is None:
+        # A store of several projects may hold none of this one.
+        found = named(store, conversations, os.getcwd()) or named(store, conversations)
+    else:
+        found = newest(store, folder=str(Path(project).resolve()), limit=CONVERSATIONS_MAX)
+    made = handed_over(store, found, session.config, tokens=tokens, from_ms=from_ms)
+    if not made.conversations:
         raise NotFound("no conversation has anything to hand over", hint="append messages first")
-    made = handed_over(session.store, found, session.config, tokens=tokens)
     files = _written(Path(to), made.sections) if to else ()
     return HandedOver(
-        text=made.text, conversations=made.conversations, sections=made.sections, files=files
+        text=made.text,
+        project=made.project,
+        conversations=made.conversations,
+        sections=made.sections,
+        files=files,
     )
 
 

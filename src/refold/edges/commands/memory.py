@@ -117,7 +117,7 @@ def show_entries(entries: Iterable[MemoryEntry], screen: Screen, if_empty: str) 
             "" if one.valid_until_ms is None else _day(one.valid_until_ms),
             f"{one.count}",
             f"{_pending_mark(one)}{'[?] ' if one.rivals else ''}"
-            f"{_replacement_mark(one.replaces)}{_excerpt(one.content)}",
+            f"{_shown(one.content, screen)}{_replacement_mark(one.replaces)}",
         )
         for one in entries
     ]
@@ -135,6 +135,11 @@ def _excerpt(content: str) -> str:
     return cut(one_line(content), CONTENT_CHARS)
 
 
+def _shown(content: str, screen: Screen) -> str:
+    """A content for a table: an excerpt on a terminal, whole elsewhere."""
+    return _excerpt(content) if screen.draws else one_line(content)
+
+
 def _pending_mark(entry: MemoryEntry) -> str:
     """The mark of a pending entry."""
     return "[waits] " if entry.waits and entry.is_current else ""
@@ -144,7 +149,7 @@ def _replacement_mark(ids: Sequence[str]) -> str:
     if not ids:
         return ""
     more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    return f"(replaces {ids[0]}{more}) "
+    return f" (replaces {ids[0]}{more})"
 
 
 class Entries(Result, frozen=True, kw_only=True):
@@ -190,7 +195,7 @@ class Answers(Result, frozen=True, kw_only=True):
 
     def show(self, screen: Screen) -> None:
         rows = [
-            (one.id, f"{one.score:.2f}", _pending_mark(one) + _excerpt(one.content), one.why)
+            (one.id, f"{one.score:.2f}", _pending_mark(one) + _shown(one.content, screen), one.why)
             for one in self.entries
         ]
         if rows:
@@ -451,7 +456,7 @@ class Changes(Result, frozen=True, kw_only=True):
                 one.entry,
                 f"change {one.reverts}"
                 if one.reverts
-                else _replacement_mark(one.replaces) + _excerpt(one.content),
+                else _shown(one.content, screen) + _replacement_mark(one.replaces),
             )
             for one in self.changes
         ]

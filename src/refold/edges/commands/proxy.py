@@ -329,7 +329,7 @@ def run_agent_behind_proxy(
     )
     check_options(settings)
     if handover:
-        earlier = named(session.target, ())
+        earlier = named(session.target, (), os.getcwd())
         opening = opening_of(handed_over(session.target, earlier, session.config))
         if opening is None:
             tell("there is nothing to hand over yet")

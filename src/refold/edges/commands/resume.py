@@ -26,9 +26,8 @@ class Resumed(Result, frozen=True, kw_only=True):
 
     def show(self, screen: Screen) -> None:
         # In a note: the output is the agent's.
-        screen.note(
-            f"{shlex.join(self.command)} has ended; refold import --scan keeps what was new"
-        )
+        keeps = f"{screen.call('import', '', '--scan')} keeps what was new"
+        screen.note(f"{shlex.join(self.command)} has ended; {keeps}")
 
 
 @command(

@@ -156,7 +156,8 @@ def proxy_of(given: ProxySettings) -> Proxy:
 
     bases = {name: given.bases[name] for name in PROVIDERS if name in given.bases}
     upstream = Upstream(bases, given.limits)
-    gate = Gate(names=given.names, token=given.token)
+    hint = "call 127.0.0.1, or name your own host: refold proxy --name NAME"
+    gate = Gate(names=given.names, token=given.token, hint=hint)
     if given.plain:
         return Proxy(upstream, gate=gate, limits=given.limits)
     folding = Folding(

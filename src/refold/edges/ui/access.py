@@ -36,7 +36,7 @@ class Access:
 
     def __init__(self, port: int) -> None:
         self.hosts = (f"{HOST}:{port}", f"localhost:{port}")
-        self._gate = Gate(hosts=self.hosts)
+        self._gate = Gate(hosts=self.hosts, hint=f"open http://{self.hosts[0]}/")
         self._cookie = f"refold-{port}"
         self._key = ""
         self._sessions: list[str] = []

@@ -1,0 +1,61 @@
+"""Of contradicting rules the later is in force, if it is sure that they speak of the same thing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.memory.entry import MemoryEntry
+from refold.memory.standing_rules import rules_of
+
+THINGS = ("main", "production", "staging", "gateway", "billing")
+# What is ordered first, and what ends it.
+FORBIDDEN = (
+    ("Never push to {}.", "From now on, you may push to {}."),
+    ("Always deploy to {}.", "From now on, never deploy to {}."),
+    ("Pushe nie auf {}.", "Ab jetzt darfst du auf {} pushen."),
+    ("Ne pousse jamais sur {}.", "Désormais, tu peux pousser sur {}."),
+)
+INSTEAD = (
+    ("Always use {}, never {}.", "From now on, use {1} instead of {0}."),
+    ("Nutze immer {}, nie {}.", "Ab jetzt nutze {1} statt {0}."),
+    ("Utilise toujours {}, jamais {}.", "Désormais utilise {1} au lieu de {0}."),
+)
+
+
+def in_force(*said: str) -> list[str]:
+    """The rules that are shown of these, said one day after another."""
+    return [
+        rule.clause
+        for rule in rules_of(
+            MemoryEntry(id=f"m{day}", content=text, valid_from_ms=day, seq=day, trust="user")
+            for day, text in enumerate(said, start=1)
+        )
+    ]
+
+
+@given(st.sampled_from([*FORBIDDEN, *INSTEAD]), st.permutations(THINGS), st.integers(0, 2))
+def test_a_change_ends_the_rule_that_it_contradicts_and_no_other(pair, things, other):
+    old, new = (text.format(*things) for text in pair)
+    beside = FORBIDDEN[other][0].format(things[2])
+    assert in_force(old, beside, new) == [new, beside]
+    assert in_force(new, beside, old)[:2] == [old, beside], "an earlier change ends nothing"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Never push to {}.", "From now on, push hotfixes to {}."),
+        ("Never push to {}.", "From now on, you may push to the other {} branch on Fridays."),
+        ("Always use {}.", "From now on, use {} in Python."),
+        ("Always use {}.", "From now on, use npm instead of {} in the folder of documents."),
+        ("Never push to {}.", "Always push to the mirror of {}."),
+    ],
+)
+def test_both_are_shown_the_newest_first_where_it_is_not_sure(old, new):
+    for thing in THINGS:
+        assert in_force(old.format(thing), new.format(thing)) == [
+            new.format(thing),
+            old.format(thing),
+        ]
