@@ -197,6 +197,34 @@ def test_a_list_with_nothing_in_common_is_a_conversation_of_its_own(store):
         assert (context.view.model, context.view.system) == ("gpt-4o", "be brief")
 
 
+TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+
+
+@given(
+    cuts=st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    asks=st.lists(st.sampled_from([20_000, 60_000, 90_000]), min_size=5, max_size=5),
+    opens=st.lists(st.booleans(), min_size=5, max_size=5),
+)
+def test_what_an_owner_asked_for_last_holds_wherever_its_list_continues(cuts, asks, opens):
+    store, asked = open_store("memory:"), 30_000
+    with refold.open("c", store=store, model="gpt-4o", window=asked) as context:
+        context.mirror(talk(12), system="be brief")
+    id = "c"
+    for at, cut in enumerate(cuts):
+        if opens[at]:
+            asked = asks[at]
+        with refold.open(id, store=store, window=asked if opens[at] else None) as context:
+            system = f"be brief, {at}"
+            context.mirror([*talk(cut), *talk(5, f"other{at % 2}")], system=system, tools=[TOOL])
+            assert context.budget.window == asked
+            assert (context.view.system, context.view.tools) == (system, [TOOL])
+            context.mirror([*talk(cut), *talk(9, f"again{at}")])
+            id = context.id
+        with refold.open(id, store=store) as context:
+            assert (context.budget.window, context.view.model) == (asked, "gpt-4o")
+            assert (context.view.system, context.view.tools) == (system, [TOOL])
+
+
 @pytest.mark.parametrize("strategies", [["gist"], ["clear"], []])
 def test_our_own_page_is_known_when_it_comes_back(store, strategies):
     messages = [user("Fix the parser in parser.py " + "really " * 60)]

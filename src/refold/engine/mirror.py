@@ -33,6 +33,7 @@ ID_CHARS_MAX, FRONT_CHARS = 64, 8
 
 Inner = Mapping[int, Sequence[Any]]  # by place in the list: messages that replace the owner's
 NOTHING_INSIDE: Inner = MappingProxyType({})
+NOTHING_SAID = Meta()
 
 Kind = Literal["same", "grown", "amended", "forked", "moved"]
 
@@ -179,7 +180,7 @@ class Mirror:
             return "grown"
         branch = self._better_branch(fronts, known)
         if branch is not None:
-            self._log.move(branch)
+            self._move(branch)
             return "moved"
         if len(self._own_fronts()) - places <= AMENDED_MAX or self._is_one_answer(places):
             seqs = [seq for one in self._own_fronts().seqs[places:] for seq in one]
@@ -216,26 +217,31 @@ class Mirror:
         """Continues in a conversation that shares the log up to these places."""
         id = _fork_id(self._log.id, front)
         metadata = self._log.metadata
-        shared_upto = self._own_fronts().seqs[places][0] - 1
         if not places:
             # Only the metadata is shared.
-            self._log.move(id)
-            if not self._log.state.head:
-                metadata = replace(
-                    metadata, title=None, names=None, system_seq=None, tools_seq=None
-                )
-                self._log.append([self._log.draft(metadata)])
+            is_new = not self._log.store.head(id)
+            about = Meta(tags=metadata.tags, metadata=metadata.metadata)
+            self._move(id, about if is_new else NOTHING_SAID)
             return
         self._log.write_pending()
         try:
-            self._log.store.fork(self._log.id, shared_upto, id)
+            self._log.store.fork(self._log.id, self._own_fronts().seqs[places][0] - 1, id)
         except Conflict:
-            self._log.move(id)  # another caller was faster
+            self._move(id)  # another caller was faster
             return
         title = f"Fork of {metadata.title or self._log.id}"
+        self._move(id, Meta(title=title, names=() if metadata.names else None))
+
+    def _move(self, id: str, about: Meta = NOTHING_SAID) -> None:
+        """Continues in another conversation. The model, windows, system prompt and tools are the
+        owner's, so they hold there too, whatever it had."""
+        own = self._log.metadata
         self._log.move(id)
-        names = () if metadata.names else None
-        self._log.append([self._log.draft(Meta(title=title, names=names))])
+        about = replace(about, model=own.model, windows=own.windows)
+        self._log.pending = changes(self._log, about, None, None)
+        self.take_front(own.system, own.tools)
+        if self._log.pending:
+            self._log.append([])
 
 
 _WEIGHT: dict[Kind, int] = {"same": 0, "grown": 1, "moved": 2, "amended": 3, "forked": 4}

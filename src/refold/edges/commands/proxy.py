@@ -195,9 +195,10 @@ def _announce(screen: Screen, url: str, token: str) -> None:
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """The kept calls of a run and their cost. If they were `folded`, `saved` is what the
-    `compactions` saved, and `undo` is the conversation with the newest of them; otherwise it is
-    what folding at `window` would have saved and `kept` (None: not worth it)."""
+    """The kept calls of a run and their cost. If they were `folded`, or would have been if that had
+    been due, `saved` is what the `compactions` saved, and `undo` is the conversation with the
+    newest of them; otherwise it is what folding at `window` would have saved and `kept` (None: not
+    worth it)."""
 
     calls: int
     cost: float | None
@@ -211,6 +212,8 @@ class Spent(Struct, frozen=True, kw_only=True):
     def sentence(self, screen: Screen) -> str:
         """One line: what was paid, and what folding saved or would have saved."""
         paid = f"{number(self.calls, 'call')}, {amount(self.cost)}"
+        if self.folded and not self.saved and not self.compactions:
+            return f"{paid} sent; nothing was due to be folded"
         if self.folded:
             undo = f", undo with: {screen.call('undo', self.undo)}" if self.undo else ""
             times = number(self.compactions, "compaction")
@@ -221,27 +224,31 @@ class Spent(Struct, frozen=True, kw_only=True):
         return f"{paid}; --fold --window {self.window} would have saved {amount(self.saved)}{kept}"
 
 
-def spent(store: Store, config: Config, since_ms: int, window: int | None) -> Spent | None:
-    """What the calls since then cost, and what folding saved or would have saved; None without
-    calls. The forecast replays the requests that were sent, with the fold's own settings."""
+def spent(
+    store: Store, config: Config, since_ms: int, window: int | None, *, folds: bool = False
+) -> Spent | None:
+    """What the calls since then cost, and what folding saved or, if nothing was folded and the run
+    did not ask for it (`folds`), would have saved; None without calls. The forecast replays the
+    requests that were sent, with the fold's own settings."""
     by_conversation = list(sums(store, since_ms))
     if not by_conversation:
         return None
     total = added("all", by_conversation)
-    if total.folded:
-        made = [
-            (batch.at_ms, one.conversation)
-            for one in by_conversation
+    if total.folded or folds:
+        # A fork also has its parent's compactions; the agent continues in the newest.
+        made = {
+            batch.id: (batch.at_ms, one.conversation)
+            for one in reversed(by_conversation)
             for batch in Context(store, one.conversation, config=config).log.batches()
             if batch.at_ms >= since_ms and batch.live
-        ]
+        }
         return Spent(
             calls=total.calls,
             cost=total.cost,
             folded=True,
             saved=total.saved_cost,
             compactions=len(made),
-            undo=max(made)[1] if made else "",
+            undo=max(made.values())[1] if made else "",
         )
     played = [recorded(store, one.conversation, config) for one in by_conversation]
     windows = (window,) if window is not None else windows_for(one.peak for one in played)
@@ -370,7 +377,7 @@ def _spent(session: Session, settings: ProxySettings, began_ms: int) -> Spent | 
     """The cost of the calls since then; the agent has ended, so an error costs only this line."""
     try:
         with closing(open_store(settings.store)) as store:
-            return spent(store, session.config, began_ms, settings.window)
+            return spent(store, session.config, began_ms, settings.window, folds=settings.folds)
     except RefoldError as error:
         if session.screen is not None:
             session.screen.note(f"the cost cannot be said: {error.message}")

@@ -59,14 +59,6 @@ class OpenConversation:
         self.number = next(_NUMBERS)
         self.context = context
         self.known = known  # messages of the list that the log had when it was opened
-        # Once folded, always folded: its thinking belongs to the page, and the client's own list
-        # may no longer fit.
-        notes = context.log.notes()
-        calls = list(_calls(notes))
-        self.has_inside = any(note.kind == inside.KEPT_NOTE for note in notes)
-        has_opening = any(is_shown(slot.message) for slot in context.view.slots)
-        self.is_swapped = self.has_inside or has_opening or any(line.folded for line, _ in calls)
-        self.tools = added_in(notes)  # our own, from the beginning of the conversation
         self.inside = Kept(parsed.dialect)
         self.dialect, self.session, self.model = parsed.dialect, parsed.session, parsed.model
         self._opened_for = parsed.messages
@@ -79,18 +71,30 @@ class OpenConversation:
         self.headers: dict[str, str] = {}  # needed by the page, beside the client's own
         self.size_bytes = 0
         self.begun: Begun | None = None  # the beginning that the next body may share
-        anchor = context.view.anchor
-        # The newest seq answered through the proxy: later thinking belongs to our page.
-        self.answered = anchor.upto if anchor else 0
         self.takes_replies = True  # the client repeats answers unchanged
         self.unkept: list[Wire] = []  # the last answer, until it is in the log
         self.encoded = Encoded()
-        self.counted = 0  # large results are counted up to this seq
         self.large = 0  # results above this token count are moved out before they are first sent
+        self.opened_at = self.used_at = time.monotonic()
+        self.read_log()
+
+    def read_log(self) -> None:
+        """Takes what the log says of the conversation, which a list may have moved to a branch."""
+        notes, view = self.context.log.notes(), self.context.view
+        calls = list(_calls(notes))
+        self.has_inside = any(note.kind == inside.KEPT_NOTE for note in notes)
+        has_opening = any(is_shown(slot.message) for slot in view.slots)
+        # Once folded, always folded: its thinking belongs to the page, and the client's own list
+        # may no longer fit.
+        self.is_swapped = self.has_inside or has_opening or any(line.folded for line, _ in calls)
+        self.tools = added_in(notes)  # our own, from the beginning of the conversation
+        # The newest seq answered through the proxy: later thinking belongs to our page.
+        self.answered = view.anchor.upto if view.anchor else 0
+        self.counted = 0  # large results are counted up to this seq
         self.account = Account()
         if calls:
             self.account.resume(*calls[-1])
-        self.opened_at = self.used_at = time.monotonic()
+        tag(self.context, self.session)
 
     @property
     def listed(self) -> list[Wire]:
@@ -136,13 +140,17 @@ class OpenConversation:
     def mirror(self, messages: Unchanging, beside: ParsedCall | None = None) -> Mirrored:
         """Lets the log follow the list, and the system prompt and tools of a call. A new answer in
         the list belongs to the page sent last, whatever happened to that page since."""
-        return self.context.mirror(
+        id = self.context.id
+        mirrored = self.context.mirror(
             messages,
             system=None if beside is None else beside.system,
             tools=None if beside is None else beside.tools,
             inner=self.inside.inner(messages),
             upto=self.answered or None,
         )
+        if self.context.id != id:
+            self.read_log()
+        return mirrored
 
     def show_opening(self, opening: Message) -> None:
         """Puts an opening on the page after the first words, which are in the log; once."""
@@ -294,7 +302,7 @@ class ConversationRegistry:
             config=self.folding.settings(parsed, offloads=offloads),
             native=native if self.folding.native else None,
         )
-        tag(context, parsed)
+        tag(context, parsed.session)
         return context
 
     def _hold(self, parsed: ParsedCall, id: str, known: int, at: float = 0.0) -> OpenConversation:
@@ -424,7 +432,7 @@ def has_first_answer(store: Store, found: Recognised, parsed: ParsedCall) -> boo
     return answer is not None and _are_alike(_content_of(answer), theirs)
 
 
-def tag(context: refold.Context, parsed: ParsedCall) -> None:
+def tag(context: refold.Context, session: str) -> None:
     """Tags a conversation as kept by a proxy, and notes its limits."""
     view, limits = context.view, limits_of(context.config)
     if TAG in view.tags and noted_limits(view.metadata) == limits:
@@ -432,8 +440,8 @@ def tag(context: refold.Context, parsed: ParsedCall) -> None:
     known = view.metadata.get(TAG)
     about = dict(known) if isinstance(known, Mapping) else {}
     about.pop(LIMITS, None)
-    if TAG not in view.tags and parsed.session:
-        about["session"] = parsed.session
+    if TAG not in view.tags and session:
+        about["session"] = session
     if limits:
         about[LIMITS] = limits
     tags = view.tags if TAG in view.tags else (*view.tags, TAG)

@@ -238,6 +238,7 @@ class Observer:
         finally:
             sent.close()
         held.context, held.beside = self._registry.open(parsed, id, held.native), ()
+        held.read_log()
 
     def _is_own(self, held: OpenConversation) -> bool:
         return not held.is_swapped and is_own(held.context.view, held.places)
