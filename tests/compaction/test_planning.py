@@ -267,6 +267,46 @@ def test_a_size_that_was_missed_is_said_with_the_reason(target: int, why: str) -
         assert bool(receipt.reason) is not receipt.reached
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    turns=st.integers(4, 40),
+    lines=st.integers(1, 60),
+    share=st.integers(5, 95),
+    again=st.booleans(),
+)
+def test_a_gist_that_leaves_room_unused_says_why(turns, lines, share, again):
+    """X-80: a much shorter page than the one asked for has its reason in plan and receipt."""
+    context = opened_in_characters(window=400_000)
+    for n in range(turns):
+        output = "\n".join(f"{n}.{at} of the listing, nothing to see" for at in range(lines))
+        used(context, n, "bash", {"command": f"ls part_{n}"}, output)
+    if again:
+        context.compact("gist", target=context.stats().current // 2)
+        talk(context, 8, size=400)
+    target = context.stats().current * share // 100
+    plan = context.plan("gist", target=target)
+    receipt = context.compact("gist", target=target)
+    if not receipt.batch or not receipt.reached:
+        return
+    assert receipt.reason == plan.reason
+    least = sum(item.tokens_after for item in receipt.items)
+    most = sum(item.tokens_before for item in receipt.items) * 8 // 10
+    spare = min(target - receipt.tokens_after, most - least)
+    if spare > (least + spare) / 9:
+        assert receipt.reason.startswith(f"{spare:,} tokens less than the target allows: ")
+    if spare < (least + spare) / 11:
+        assert receipt.reason == ""
+
+
+def test_worthless_lines_do_not_fill_the_room_and_the_receipt_says_so():
+    context = opened(window=200_000)
+    for n in range(40):
+        used(context, n, "bash", {"command": "ls"}, "\n".join("." * 40 for _ in range(200)))
+    receipt = context.compact("gist", target=context.stats().current * 3 // 4)
+    assert receipt.reached and receipt.tokens_after < receipt.target / 2
+    assert "no other line fits, or is worth its price in every later request" in receipt.reason
+
+
 @pytest.mark.parametrize("strategy", ["window", "summarize"])
 def test_a_receipt_says_how_many_messages_left_the_page(strategy):
     """M-81, Y-40: of 45 messages k are hidden and 45 - k stay."""

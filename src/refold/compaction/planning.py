@@ -61,6 +61,7 @@ from refold.strategies.gist.layout import newest_unit, task_of
 from refold.strategies.hide import hide, hide_span
 from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
 from refold.strategies.protected_messages import (
+    STANDIN_SHARE,
     protected,
     request_excess,
     untouched_tokens,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from refold.strategies.importance import Score
 
 SUMMARIZE, GIST = "summarize", "gist"
+UNUSED_SHARE = 0.1  # of a gist's room: what it leaves unused without a reason in the receipt
 # Minimum to summarize on a page far from full, in tokens and as a share of the window; the smaller
 # of the two counts.
 LITTLE_TOKENS, LITTLE_RATIO = 1_000, 0.01
@@ -124,13 +126,14 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
     after = done.state.view()
     if job.span is not None or is_lossless_enough(brief, done, after):
         target = max(target, current_tokens(after, job.budget.factor))
+    items = items_of(done.proposals, before)
     if done.proposals and not reason:
-        reason = why_missed(before, after, target, job)
+        reason = why_not_exact(before, after, target, job, items)
     plan = Plan(
         head=before.head,
         proposals=done.proposals,
         asks=done.asks,
-        items=items_of(done.proposals, before),
+        items=items,
         steps=done.steps,
         price=_price(before, after, job) if done.proposals else Price(),
         tokens_before=current,
@@ -309,12 +312,13 @@ def why_nothing(steps: Sequence[Step], before: View, job: Job) -> str:
     return f"{reason}; keep fewer, such as keep={fewer}" if fewer else reason
 
 
-def why_missed(before: View, after: View, target: int, job: Job) -> str:
-    """Why the page is above its target; empty if it is not."""
+def why_not_exact(before: View, after: View, target: int, job: Job, items: Sequence[Item]) -> str:
+    """Why the page is above its target, or why its gists leave much of their room unused; empty if
+    neither is so."""
     factor = job.budget.factor
     missed = current_tokens(after, factor) - target
     if missed <= 0:
-        return ""
+        return _why_unused(before, after, -missed, [one for one in items if one.reason == GIST])
     fixed = round(untouched_tokens(with_tail(after, job.tail)) * factor)
     if fixed > target:
         parts = "system, tools, pins and the latest request"
@@ -329,6 +333,20 @@ def why_missed(before: View, after: View, target: int, job: Job) -> str:
     if not _has_size(job):
         return f"{missed:,} tokens too many: {tried} stopped here, as no size was named"
     return f"{missed:,} tokens too many: {tried} found nothing else that may go"
+
+
+def _why_unused(before: View, after: View, left: int, gists: Sequence[Item]) -> str:
+    """Why these gists are shorter than what is `left` under the target allows; empty if they have
+    used their room up to a small rest."""
+    used = sum(one.tokens_after for one in gists)
+    spare = min(left, int(STANDIN_SHARE * sum(one.tokens_before for one in gists)) - used)
+    if not gists or spare <= UNUSED_SHARE * (used + spare):
+        return ""
+    unused = f"{spare:,} tokens less than the target allows"
+    earlier = {(slot.seq, slot.last) for slot in before.slots if slot.summary}
+    if any((slot.seq, slot.last) in earlier for slot in after.slots):
+        return f"{unused}: the new gist is kept short, so that the next one fits beside it"
+    return f"{unused}: no other line fits, or is worth its price in every later request"
 
 
 def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
@@ -356,10 +374,11 @@ def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
 
 def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
     """The plan with numbers measured on the pages before and after it was applied."""
+    items = items_of(plan.proposals, before)
     return replace(
         plan,
-        reason=why_missed(before, after, plan.target, job),
-        items=items_of(plan.proposals, before),
+        reason=why_not_exact(before, after, plan.target, job, items),
+        items=items,
         price=_price(before, after, job),
         tokens_before=current_tokens(before, job.budget.factor),
         tokens_after=current_tokens(after, job.budget.factor),

@@ -76,8 +76,8 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class _Account(Struct, frozen=True, kw_only=True):
-    """Common fields of a plan and its receipt. `reason` says why there is nothing to do, or why the
-    target was missed."""
+    """Common fields of a plan and its receipt. `reason` says why there is nothing to do, why the
+    target was missed, or why a gist is much shorter than the target allows."""
 
     items: tuple[Item, ...] = ()
     steps: tuple[Step, ...] = ()

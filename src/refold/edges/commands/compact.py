@@ -222,7 +222,8 @@ class WriterUse(Struct, frozen=True, kw_only=True):
 
 
 class Compaction(Result, frozen=True, kw_only=True):
-    """The effect of a compaction, done or planned. `reason` explains why it did nothing."""
+    """The effect of a compaction, done or planned. `reason` explains why it did nothing, or did not
+    come near its target."""
 
     conversation: str
     dry_run: bool
@@ -262,6 +263,8 @@ class Planned(Compaction, frozen=True, kw_only=True):
         if not self.reached:
             missed = f"The target of {number(self.target, 'token')} would not be reached"
             screen.line(("yellow", f"{missed}: {self.reason}."))
+        elif self.reason:
+            screen.line(f"Would keep {self.reason}.")
 
 
 class Compacted(Compaction, frozen=True, kw_only=True):
@@ -375,6 +378,8 @@ def _show_effect(done: Compacted, screen: Screen) -> None:
     if not done.reached:
         missed = f"The target of {number(done.target, 'token')} was not reached: {done.reason}."
         screen.line(("yellow", missed))
+    elif done.reason:
+        screen.line(f"Kept {done.reason}.")
 
 
 def _show_items(done: Compaction, screen: Screen) -> None:
