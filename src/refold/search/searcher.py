@@ -56,7 +56,7 @@ Scored = tuple[int, float]  # the id of an entry, and its score
 
 class Question(Struct, frozen=True, kw_only=True):
     """A checked search request. `conversations` restricts it; None means all. With `each`, the
-    limit is of conversations, with at most so many hits of each. With `redacts`, secrets are
+    limit is of conversations, and `each` of the hits of one. With `redacts`, secrets are
     removed from snippets: a snippet may be shown where the whole text may not."""
 
     text: str

@@ -102,7 +102,8 @@ class Answers:
                     "parts": [(safe(text, redacted), is_match) for text, is_match in _parts(hit)],
                 }
             )
-        return {"query": visible(query), "sessions": list(found.values()), "cut": len(found) >= SESSIONS_MAX}
+        is_cut = len(found) >= SESSIONS_MAX
+        return {"query": visible(query), "sessions": list(found.values()), "cut": is_cut}
 
     # --- one conversation ---
 

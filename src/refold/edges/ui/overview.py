@@ -39,7 +39,7 @@ def rows(store: Store) -> list[dict[str, Any]]:
             "messages": one.messages,
             "tokens": one.tokens,
             "window": one.window,
-            "peak": max(one.peak, one.tokens or 0),
+            "peak": one.peak_tokens,
             "calls": one.calls,
             "cost": one.cost,
             "parent": one.parent,
