@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import refold
-from tests.billed_sessions import write_sessions
-from tests.edges.cli.rooms import as_json, run
+from refold.edges.commands.usage import end_of
+from tests.billed_sessions import claude_session, write_sessions
+from tests.edges.cli.rooms import as_json, on_terminal, run
 
 pytestmark = pytest.mark.usefixtures("alone")
 BY = ("day", "week", "project", "model", "agent")
@@ -172,3 +175,25 @@ def test_one_conversation_has_a_bill_or_the_sums_of_its_calls(url: str) -> None:
     assert as_json("stats", "fix-login", "--cost", "--by", "model")["total"]["calls"] == 1
     done = run("stats", "fix-login", "--by", "day")
     assert done.exit_code == 2 and "--cost --by day" in done.stderr
+
+
+@given(st.lists(st.text("ab/", min_size=1, max_size=60), min_size=1), st.integers(12, 40))
+def test_a_path_is_cut_at_its_start(paths: list[str], length: int) -> None:
+    for path in paths:
+        cut = end_of(path, length)
+        assert len(cut) == min(len(path), length) and path.endswith(cut.removeprefix("…"))
+
+
+def test_projects_are_told_apart_in_a_narrow_terminal(url: str, tmp_path: Path) -> None:
+    home = "/home/somebody/with/a/long/path/to"
+    for seed, name in enumerate(("alpha", "omega")):
+        _, lines = claude_session(random.Random(seed), f"{home}/{name}")
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        assert run("import", str(tmp_path / f"{name}.jsonl"), "--yes").exit_code == 0
+    _, shown = on_terminal("stats", "--cost", "--by", "project", cwd=tmp_path, COLUMNS="80")
+    assert "/alpha" in shown and "/omega" in shown
+
+
+def test_a_list_of_no_agent_names_the_agent(url: str) -> None:
+    shown = run("list", "--agent", "foo").stdout
+    assert shown.startswith("There are no conversations of the agent foo in ")
