@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.edges.commands.usage import end_of
+from refold.edges.ui import overview
+from refold.stores import open_store
 from tests.billed_sessions import claude_session, write_sessions
 from tests.edges.cli.rooms import as_json, on_terminal, run
 
@@ -167,6 +170,9 @@ def test_a_call_is_paid_once_however_many_conversations_have_it(seed: int, tmp_p
         now = as_json("stats", "--cost")["total"]
         assert now == {**total, "cost": pytest.approx(total["cost"])}
         assert as_json("list")["cost"] == pytest.approx(total["cost"])
+        with closing(open_store(store)) as opened:
+            days = overview.Usage().days(opened)
+        assert sum(day["cost"] for day in days) == pytest.approx(total["cost"])
     assert f"${total['cost']:,.2f}" in run("list").stdout.splitlines()[-1]
 
 
