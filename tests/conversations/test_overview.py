@@ -71,6 +71,19 @@ def test_the_peak_is_the_largest_reported_request():
     assert row.peak_fill == 4_000 / row.window
 
 
+@pytest.mark.parametrize("reported", [0, 900, 4_000, 90_000])
+def test_a_reported_request_is_the_peak_whatever_the_page_counts(reported):
+    store = open_store("memory:")
+    with refold.open("c", store=store, model="claude-sonnet-4-5") as context:
+        context.append({"role": "user", "content": "word " * 8_000})
+        if reported:
+            usage = refold.Usage(input=reported, estimated=True)
+            context.record({"role": "assistant", "content": "Yes."}, usage=usage)
+    row = overview_of(store, store.conversation("c"))
+    assert row.tokens is not None and row.tokens > 5_000
+    assert row.peak_tokens == (reported or row.tokens)
+
+
 class CountingStore:
     """Counts the events that are read through it."""
 

@@ -80,9 +80,14 @@ class Overview(Conversation, frozen=True, kw_only=True):
         return None if self.tokens is None or not self.window else self.tokens / self.window
 
     @property
+    def peak_tokens(self) -> int:
+        """The size of the largest request: as reported, or as we count the page."""
+        return self.peak or self.tokens or 0
+
+    @property
     def peak_fill(self) -> float:
         """The share of the window that the largest request used."""
-        return max(self.peak, self.tokens or 0) / self.window if self.window else 0.0
+        return self.peak_tokens / self.window if self.window else 0.0
 
 
 def overviews(store: Store, listed: Iterable[Conversation]) -> Iterator[Overview]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from refold.display import number
+from refold.display import number, percent_of
 from refold.replay.run import AGENT, OURS, Outcome, Replayed
 from refold.tokens.models import amount
 
@@ -168,7 +168,9 @@ def _is_good(option: Option) -> bool:
 def _paid(made: Verdict, mixed: int) -> str:
     bill = made.bill
     of = f" in {number(made.sessions, 'session')}" if made.sessions > 1 else ""
-    cached = f"{bill.cached / bill.input:.0%} of them from the cache, " if bill.input else ""
+    cached = (
+        f"{percent_of(bill.cached, bill.input)}% of them from the cache, " if bill.input else ""
+    )
     tokens = f"{number(bill.input, 'token')} in, {cached}{bill.output:,} out"
     calls = f"{number(bill.calls, 'call')}{of}"
     if bill.estimated:

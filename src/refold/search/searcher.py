@@ -8,6 +8,7 @@ rebuilt, a failing embedder) are reported, and the answer is the best available.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TypedDict, Unpack
@@ -45,6 +46,8 @@ SEARCH_WAIT_S = 5.0
 # Spare candidates, because some hits may be gone, and an artifact has several pieces.
 MEMORY = "memory"  # the author of messages that show memories
 SPARE = 10
+ENTRIES_GROUPED = 2_000  # the best entries that are sorted by conversation
+BATCH_GROUPED = 100
 
 IDS_TYPES = (list, tuple, set, frozenset, dict)  # a str is a collection as well
 
@@ -52,21 +55,29 @@ Scored = tuple[int, float]  # the id of an entry, and its score
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A checked search request. `conversations` restricts it; None means all. With `redacts`,
-    secrets are removed from snippets: a snippet may be shown where the whole text may not."""
+    """A checked search request. `conversations` restricts it; None means all. With `each`, the
+    limit is of conversations, and `each` of the hits of one. With `redacts`, secrets are
+    removed from snippets: a snippet may be shown where the whole text may not."""
 
     text: str
     limit: int
     newest: bool
     conversations: list[str] | None
     filters: Filters
+    each: int = 0
     redacts: bool = True
+
+    @property
+    def entries_max(self) -> int:
+        """The number of candidates."""
+        return ENTRIES_GROUPED if self.each else 2 * self.limit + SPARE
 
 
 class SearchOptions(TypedDict, total=False):
     """The options of a search; times are ms or datetimes."""
 
     limit: int
+    each: int
     newest: bool
     role: str | None
     conversation: str | None
@@ -91,6 +102,7 @@ def question_of(query: str, **asked: Unpack[SearchOptions]) -> Question:
         limit=snippets.limit_checked(asked.get("limit", 10)),
         newest=newest,
         conversations=_conversation_ids(asked.get("conversation"), asked.get("conversations")),
+        each=asked.get("each", 0),
         redacts=asked.get("redacts", True),
         filters=snippets.filters_checked(
             role=asked.get("role"),
@@ -174,14 +186,13 @@ class Searcher:
             scope = store_index.scope_of(index, question.conversations)
             search = store_index.Search(index, query, scope, question.filters)
             if question.newest:
-                return store_index.newest_matches(search, question.limit + SPARE)
-            return store_index.best_matches(search, 2 * question.limit + SPARE)
+                return store_index.newest_matches(search, question.entries_max)
+            return store_index.best_matches(search, question.entries_max)
         ranges = _ranges(index, question.conversations)
         if not question.newest:
             return self._ranked(index, query, ranges, question)
         with database.limited(index.connection, SEARCH_WAIT_S):
-            most = question.limit + SPARE
-            return newest_matches(index, query, ranges, question.filters, most)
+            return newest_matches(index, query, ranges, question.filters, question.entries_max)
 
     def _ranked(
         self, index: Index, query: Query, ranges: Sequence[Range], question: Question
@@ -194,7 +205,7 @@ class Searcher:
         # This first makes missing vectors, within a time limit of its own.
         combined = self._vectors.compared(index, query, found, scored, ranges)
         with database.limited(index.connection, SEARCH_WAIT_S):
-            most = 2 * question.limit + SPARE
+            most = question.entries_max
             return index_query.best(index, query, combined.scores, ranges, filters, most)
 
     # --- hits ---
@@ -205,10 +216,21 @@ class Searcher:
         hits: dict[tuple[str, int], Hit] = {}
         at = 0
         # Each round reads only as many as are still needed; usually one is enough.
-        while at < len(found) and len(hits) < question.limit:
-            batch = found[at : at + question.limit - len(hits)]
+        while at < len(found) and (question.each or len(hits) < question.limit):
+            size = BATCH_GROUPED if question.each else question.limit - len(hits)
+            batch = found[at : at + size]
             at += len(batch)
             entries = index.entries([id for id, _ in batch])
+            if question.each:
+                counts = Counter(conversation for conversation, _ in hits)
+                chosen: dict[int, Entry] = {}
+                for id, _ in batch:
+                    home = entries[id].conversation if id in entries else ""
+                    is_new = home not in counts and len(counts) < question.limit
+                    if home and (is_new or 0 < counts[home] < question.each):
+                        counts[home] += 1
+                        chosen[id] = entries[id]
+                entries = chosen
             events = sources.events_of(self.store, entries.values(), self._report_damage)
             for id, score in batch:
                 entry = entries.get(id)

@@ -82,3 +82,16 @@ def test_undoing_a_covered_compaction_says_what_to_undo_next(url: str) -> None:
     assert (
         "Later compactions cover some of its messages" in text and "refold undo fix-login" in text
     )
+
+
+def test_a_compaction_is_shown_alone_with_the_command_for_what_it_changed(url: str) -> None:
+    with refold.open("fix-login", store=url) as context:
+        first = context.hide(context.view.slots[1].seq)
+        context.hide(context.view.slots[3].seq)
+    shown = run("history", "fix-login", first.batch).stdout
+    assert first.batch in shown and shown.count("live") == 1
+    [command] = [line for line in shown.splitlines() if "What it changed: " in line]
+    words = command.partition("refold ")[2].split()
+    assert run(*words).exit_code == 0 and as_json(*words)["removed"]
+    done = run("history", "fix-login", "nothing")
+    assert done.exit_code == 2 and "lists the compactions" in done.stderr

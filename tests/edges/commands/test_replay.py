@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.display import number
 from refold.replay.session import USAGE, said_in
 from tests.billed_sessions import write_sessions
 from tests.edges.cli.rooms import as_json, on_terminal, run
@@ -429,3 +430,12 @@ def test_a_call_that_refold_sent_folded_is_not_a_call_of_the_full_history(url: s
         said = said_in(context).messages
     calls = [one[USAGE].input for one in said if one["role"] == "assistant" and USAGE in one]
     assert calls == [5_000, 6_000, 7_000, 10_000]
+
+
+def test_details_of_all_name_the_window_and_what_is_not_played(url: str, tmp_path: Path) -> None:
+    [path, *_] = write_sessions(tmp_path, 1)
+    assert run("import", str(path), "--yes").exit_code == 0
+    shown = run("replay", "--all", "--details", "--window", "40000").stdout
+    assert "Window: 40,000; --window TOKENS takes another one." in shown
+    calls = as_json("replay", "--all")["verdict"]["bill"]["calls"]
+    assert f"The {number(calls, 'call')} of the bill are " in shown

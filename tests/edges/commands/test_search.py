@@ -3,6 +3,8 @@ never print."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 
 
 def test_a_search_names_where_it_found_something(url):
-    done = run("search", "question", "3", "--full-text", "--limit", "1")
+    done = run("search", "question", "3", "--full-text", "--in", "fix-login", "--limit", "1")
     assert done.exit_code == 0, done.output
     group, first, second, way, more = done.stdout.splitlines()
     assert way == "  open it: refold show fix-login"
@@ -22,7 +24,7 @@ def test_a_search_names_where_it_found_something(url):
 
 
 def test_json_has_every_field_of_a_hit(url):
-    found = as_json("search", "question 3", "--full-text", "--limit", "1")
+    found = as_json("search", "question 3", "--full-text", "--in", "fix-login", "--limit", "1")
     [hit] = found["hits"]
     assert (hit["conversation"], hit["seq"], hit["role"], hit["hidden"]) == (
         "fix-login",
@@ -52,6 +54,23 @@ def test_a_person_sees_the_best_hits_of_a_conversation_or_all(url):
     assert few.count("  user  ") == 2 and "3 more hits; --all shows them" in few
     assert all.count("  user  ") == 5 and "more hit" not in all
     assert len(as_json(*found)["hits"]) == 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("newest", [(), ("--newest",)])
+def test_the_limit_is_of_conversations(seed: int, newest: tuple[str, ...], url: str) -> None:
+    chance = random.Random(seed)
+    counts = {f"c{number}": chance.choice([1, 2, 40, 120]) for number in range(7)}
+    for id, count in counts.items():
+        with refold.open(id, store=url) as context:
+            for part in range(count):
+                context.append({"role": "user", "content": f"marmalade {id} {part}"})
+                context.append({"role": "assistant", "content": "Yes."})
+    for limit in (1, 6, 7, 10):
+        found = as_json("search", "marmalade", "--full-text", "--limit", str(limit), *newest)
+        hits = Counter(hit["conversation"] for hit in found["hits"])
+        assert len(hits) == min(limit, 7) and found["more"] == (limit < 7)
+        assert all(count == min(10, counts[id]) for id, count in hits.items())
 
 
 @pytest.mark.parametrize("place", [0, 300, 880])

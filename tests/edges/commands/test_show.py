@@ -134,3 +134,14 @@ def test_hide_names_both_where_messages_went_beside_a_summary(url: str) -> None:
     [at] = [at for at, slot in enumerate(slots) if slot["edits"]]
     text = run("hide", "fix-login", str(slots[at]["seq"]), str(slots[at + 1]["last"])).stdout
     assert " and what stood for other messages, " in text
+
+
+def test_the_page_at_an_earlier_place_is_the_page_of_that_time(url: str) -> None:
+    with refold.open("earlier", store=url) as context:
+        before = []
+        for part in range(5):
+            context.append({"role": "user", "content": f"part {part}"})
+            before.append((context.view.head, as_json("show", "earlier", "--page")["parts"]))
+        context.hide(context.view.slots[0].seq)
+    for head, parts in before:
+        assert as_json("show", "earlier", "--page", "--at", str(head))["parts"] == parts

@@ -6,15 +6,21 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import refold
-from tests.billed_sessions import write_sessions
-from tests.edges.cli.rooms import as_json, run
+from refold.edges.commands.usage import end_of
+from refold.edges.ui import overview
+from refold.stores import open_store
+from tests.billed_sessions import claude_session, write_sessions
+from tests.edges.cli.rooms import as_json, on_terminal, run
 
 pytestmark = pytest.mark.usefixtures("alone")
 BY = ("day", "week", "project", "model", "agent")
@@ -164,6 +170,9 @@ def test_a_call_is_paid_once_however_many_conversations_have_it(seed: int, tmp_p
         now = as_json("stats", "--cost")["total"]
         assert now == {**total, "cost": pytest.approx(total["cost"])}
         assert as_json("list")["cost"] == pytest.approx(total["cost"])
+        with closing(open_store(store)) as opened:
+            days = overview.Usage().days(opened)
+        assert sum(day["cost"] for day in days) == pytest.approx(total["cost"])
     assert f"${total['cost']:,.2f}" in run("list").stdout.splitlines()[-1]
 
 
@@ -172,3 +181,25 @@ def test_one_conversation_has_a_bill_or_the_sums_of_its_calls(url: str) -> None:
     assert as_json("stats", "fix-login", "--cost", "--by", "model")["total"]["calls"] == 1
     done = run("stats", "fix-login", "--by", "day")
     assert done.exit_code == 2 and "--cost --by day" in done.stderr
+
+
+@given(st.lists(st.text("ab/", min_size=1, max_size=60), min_size=1), st.integers(12, 40))
+def test_a_path_is_cut_at_its_start(paths: list[str], length: int) -> None:
+    for path in paths:
+        cut = end_of(path, length)
+        assert len(cut) == min(len(path), length) and path.endswith(cut.removeprefix("…"))
+
+
+def test_projects_are_told_apart_in_a_narrow_terminal(url: str, tmp_path: Path) -> None:
+    home = "/home/somebody/with/a/long/path/to"
+    for seed, name in enumerate(("alpha", "omega")):
+        _, lines = claude_session(random.Random(seed), f"{home}/{name}")
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        assert run("import", str(tmp_path / f"{name}.jsonl"), "--yes").exit_code == 0
+    _, shown = on_terminal("stats", "--cost", "--by", "project", cwd=tmp_path, COLUMNS="80")
+    assert "/alpha" in shown and "/omega" in shown
+
+
+def test_a_list_of_no_agent_names_the_agent(url: str) -> None:
+    shown = run("list", "--agent", "foo").stdout
+    assert shown.startswith("There are no conversations of the agent foo in ")

@@ -224,7 +224,7 @@ def _show_rows(rows: Sequence[Row], screen: Screen) -> None:
 
 def _cells(row: Row) -> tuple[str, ...]:
     title = f"[damaged] {row.title}" if row.damaged else row.title
-    peak = max(row.peak, row.tokens or 0)
+    peak = row.peak or row.tokens or 0
     is_known = bool(row.window) and row.tokens is not None
     return (
         f"@{row.position}" if row.position else "",

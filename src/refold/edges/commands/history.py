@@ -37,7 +37,7 @@ NAMES_SHOWN = 20
 
 
 FIRST = Meta(
-    description=f"With --diff: {POINT_HELP[0].lower()}{POINT_HELP[1:]}",
+    description=f"A compaction. With --diff: {POINT_HELP[0].lower()}{POINT_HELP[1:]}",
     extra={"positional": True, "metavar": "A", "completes": "point"},
 )
 LAST = Meta(
@@ -66,8 +66,15 @@ def history(
 ) -> Result:
     if points and diff:
         raise Invalid("--points and --diff exclude each other", hint="refold history --help")
-    if diff != (first is not None):
+    if diff and first is None:
         raise Invalid("--diff compares points", hint="refold history ID A B --diff")
+    if first is not None and not diff:
+        with session.context() as context:
+            chosen = tuple(one for one in context.log.batches() if one.id == first)
+        if not chosen or last is not None or points:
+            hint = "refold history ID lists the compactions; two points need --diff"
+            raise Invalid(f"{short_line(first, 60)} is not a compaction", hint=hint)
+        return Receipts(conversation=context.id, batches=chosen)
     if first is not None:
         return _compared(session, first, last)
     if points:
@@ -111,6 +118,11 @@ class Receipts(Result, frozen=True, kw_only=True):
         if live:
             screen.line(("dim", f"Take one back with: {screen.call('undo', id, 'BATCH')}"))
             show_undo(id, screen)
+        if len(self.batches) == 1:
+            [one] = self.batches
+            points = (str(one.seq - 1), str(one.seq + one.edits - 1))
+            more = screen.call("history", id, *points, "--diff")
+            screen.line(("dim", f"What it changed: {more}"))
 
 
 def _counted(batches: Sequence[Batch]) -> str:

@@ -278,9 +278,9 @@ class Page(Result, frozen=True, kw_only=True):
             screen.line(f"{number(folded, 'folded part')}; see the originals with: {originals}")
 
 
-def page(context: Context, *, is_paged: bool) -> Page:
-    """The page of a conversation, with its folded parts."""
-    view, folded = context.view, 0
+def page(context: Context, view: View, *, is_paged: bool) -> Page:
+    """A page of a conversation, now or earlier, with its folded parts."""
+    folded, is_now = 0, view.head == context.view.head
     parts: list[PagePart] = []
     for slot in view.slots:
         folded += bool(slot.edits)
@@ -299,7 +299,7 @@ def page(context: Context, *, is_paged: bool) -> Page:
         conversation=context.id,
         system=readable_prompt(view.system),
         parts=tuple(parts),
-        tokens=context.stats().current,
+        tokens=context.stats().current if is_now else view.tokens,
         is_paged=is_paged or UNSET,
     )
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.compaction.limits import settings_of
 from refold.conversations.listing import is_erased, meta_of, newest
-from refold.display import cut, number, one_line
+from refold.display import cut, number, one_line, percent_of
 from refold.edges.commands.command import (
     Limit,
     Result,
@@ -257,6 +257,7 @@ def _show_all(replays: Replays, screen: Screen) -> None:
             screen.line(f"{number(left, 'older session')} not shown; all of them: {more}")
         screen.line(("dim", ROW_WORDS))
         _show_totals(sessions, screen)
+        screen.line(("dim", _unplayed_words(sessions)))
     for id, reason in replays.skipped.items():
         screen.line(("dim", f"{id}: {reason}"))
     show_damage(replays.damaged, screen)
@@ -328,12 +329,30 @@ def _show_totals(sessions: list[Played], screen: Screen) -> None:
         screen.line(("dim", f"{missing}, {rest}"))
 
 
+def _unplayed_words(sessions: Sequence[Played]) -> str:
+    """Why the policy that sends everything does not cost the bill."""
+    bills = [one.verdict.bill for one in sessions]
+    played = sum(len(_replayed(one).outcome(OURS).turns) for one in sessions)
+    calls = sum(one.calls for one in bills)
+    return (
+        f"The {number(calls, 'call')} of the bill are {number(played, 'turn')} here: several"
+        " answers in a row are one turn, at the cost of the largest prompt, and a call without a"
+        " message is none. The rest of the bill is the same for every policy."
+    )
+
+
 def _outcomes(played: Played) -> list[Outcome]:
     return _replayed(played).outcomes
 
 
 def _show_windows(sessions: list[Played], screen: Screen) -> None:
-    """Prints the reasons for the windows, each once."""
+    """Prints the windows, and the reasons for them, each once."""
+    windows = Counter(_replayed(one).window for one in sessions)
+    sizes = [
+        f"{window:,}" if len(windows) == 1 else f"{window:,} ({number(count, 'session')})"
+        for window, count in windows.most_common()
+    ]
+    screen.line(("dim", f"Window: {', '.join(sizes)}; --window TOKENS takes another one."))
     capped = (one for one in map(_replayed, sessions) if one.cap < one.window)
     reasons = [one.remark for one in sessions if one.remark] + [
         f"{cap_words(one)}, which is below the window" for one in capped
@@ -363,7 +382,7 @@ def row(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return (
         outcomes[0].policy,
         f"{sent:,}",
-        f"{cached / sent:.0%}" if sent else "-",
+        f"{percent_of(cached, sent)}%" if sent else "-",
         _money(sum(known) if known else None),
         f"{sum(one.changes for one in outcomes):,}",
         f"{kept / needed:.1%}" if needed else "-",

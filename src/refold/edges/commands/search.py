@@ -37,7 +37,8 @@ from refold.search.snippets import LIMIT_MAX, Hit, grouped
 from refold.stores import is_writable
 from refold.stores.protocol import Store
 
-HITS_SHOWN, SHOWN_CHARS, LEAD_CHARS = 2, 240, 60  # hits of one conversation, each at most so long
+HITS_FOUND, HITS_SHOWN = 10, 2  # of one conversation
+SHOWN_CHARS, LEAD_CHARS = 240, 60  # of one hit
 _AGO = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -104,6 +105,7 @@ def search(
         hits = searcher.search(
             text,
             limit=min(limit, LIMIT_MAX - 1) + 1,
+            each=0 if names else LIMIT_MAX if all else HITS_FOUND,
             newest=newest,
             role=role,
             conversations=ids or None,
@@ -113,9 +115,10 @@ def search(
             kind=kind,
             redacts=is_redacted(session.config.redact, "summaries"),
         )
-        groups = grouped(hits[:limit], newest=newest)
-        shown = tuple(hit for group in groups for hit in group)
-        more = len(hits) > min(limit, LIMIT_MAX - 1)
+        # In named conversations the limit is of hits, else of conversations.
+        groups = grouped(hits[:limit] if names else hits, newest=newest)
+        shown = tuple(hit for group in groups[:limit] for hit in group)
+        more = len(hits if names else groups) > min(limit, LIMIT_MAX - 1)
         found_ids = list(dict.fromkeys(hit.conversation for hit in shown))
         found = Found(
             query=text,
@@ -174,7 +177,8 @@ class Found(Result, frozen=True, kw_only=True):
         if not self.hits:
             screen.line("Nothing was found.")
         if self.more:
-            screen.line(more_line(len(self.hits)))
+            count = len(self.titles) if self.each else len(self.hits)
+            screen.line(more_line(count))
         _show_notices(self.notices, screen)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
-from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span
+from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
 from refold.core.shortened import ERASED
 from refold.dialects.wire import readable_prompt
 from refold.edges.commands.command import (
@@ -120,7 +120,7 @@ def show(
         raise Invalid(f"{name} is for --follow", hint="refold show ID --follow")
     if brief and (what is not None or (forms and forms != ["all"])):
         raise Invalid("--brief is for the page and for --all", hint=HELP)
-    if at is not None and (what is not None or forms):
+    if at is not None and (what is not None or (forms and forms != ["page"])):
         raise Invalid("--at is for the page", hint="refold show ID --at 41")
     if why:
         from refold.edges.commands.why import explained
@@ -144,7 +144,8 @@ def show(
 
             if html is not None:
                 return pages.browsable(session.store, context, Path(html))
-            return pages.page(context, is_paged=format is None)
+            view = context.view if at is None else _view_at(context, at)
+            return pages.page(context, view, is_paged=format is None)
         return _whole_page(context, brief or UNSET, role, at)
 
 
@@ -281,10 +282,12 @@ class WholePage(Result, frozen=True, kw_only=True):
             _show_slot(slot, screen, is_brief=is_brief)
 
 
+def _view_at(context: Context, at: str) -> View:
+    return context._open.view_at(seq_of(at) if is_seq(at) else at)
+
+
 def _whole_page(context: Context, brief: Brief, role: Role | None, at: str | None) -> WholePage:
-    view = context.view
-    if at is not None:
-        view = context._open.view_at(seq_of(at) if is_seq(at) else at)
+    view = context.view if at is None else _view_at(context, at)
     chosen = [slot for slot in view.slots if role in (None, slot.message.role)]
     return WholePage(
         conversation=context.id,

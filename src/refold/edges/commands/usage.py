@@ -25,12 +25,14 @@ from refold.edges.commands.command import Result, Screen, show_damage
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.stats import By, Call, calls_of
+from refold.edges.displays.wrap import width
 from refold.errors import Corrupt
 from refold.log.stored_logs import pages_of
 from refold.stores.protocol import Store
 from refold.tokens.models import amount
 
 UNKNOWN = "unknown"
+NAME_MIN = 12
 
 
 class Used(Struct, frozen=True, kw_only=True):
@@ -77,7 +79,13 @@ class UsageSums(Result, frozen=True, kw_only=True):
     def show(self, screen: Screen) -> None:
         if self.groups:
             heads = (self.by.upper(), ">CALLS", ">INPUT", ">CACHED", ">WRITTEN", ">OUTPUT", ">COST")
-            screen.table(heads, map(_cells, (*self.groups, self.total)))
+            rows = [_cells(one) for one in (*self.groups, self.total)]
+            if self.by == "project" and screen.draws:
+                # Paths differ at their ends.
+                sizes = [max(map(width, column)) for column in zip(heads, *rows, strict=True)]
+                room = max(NAME_MIN, screen.columns - sum(sizes[1:]) - 2 * len(heads))
+                rows = [(end_of(name, room), *cells) for name, *cells in rows]
+            screen.table(heads, rows)
         else:
             screen.line("No call was billed.")
         scope = number(self.conversations, "conversation")
@@ -90,6 +98,11 @@ def _cells(one: Used) -> tuple[str, ...]:
     tokens = (one.calls, one.input, one.cache_read, one.cache_write, one.output)
     cost = "" if one.unpriced == one.calls else amount(one.cost)
     return (one_line(one.name), *(f"{count:,}" for count in tokens), cost)
+
+
+def end_of(path: str, length: int) -> str:
+    """The end of a path, in at most `length` characters."""
+    return path if len(path) <= length else "…" + path[1 - length :]
 
 
 def usage_by(

@@ -27,7 +27,7 @@ from refold.stores import is_writable, open_store, terms_of, version_of
 from refold.stores.protocol import Store
 
 OPEN_MAX = 4
-HITS_MAX, QUERY_CHARS = 60, 1_000
+SESSIONS_MAX, HITS_EACH, QUERY_CHARS = 30, 6, 1_000
 
 Given = dict[str, str]
 
@@ -77,7 +77,7 @@ class Answers:
             store = open_store(self._url, read_only=True)
             self._searching = store, Searcher(store, path=_index_of(self._url))
         store, searcher = self._searching
-        hits = searcher.search(query, limit=HITS_MAX)
+        hits = searcher.search(query, limit=SESSIONS_MAX, each=HITS_EACH)
         found: dict[str, dict[str, Any]] = {}
         for hit in hits:
             if is_memory(hit.conversation):
@@ -102,7 +102,8 @@ class Answers:
                     "parts": [(safe(text, redacted), is_match) for text, is_match in _parts(hit)],
                 }
             )
-        return {"query": visible(query), "sessions": list(found.values()), "most": HITS_MAX}
+        is_cut = len(found) >= SESSIONS_MAX
+        return {"query": visible(query), "sessions": list(found.values()), "cut": is_cut}
 
     # --- one conversation ---
 

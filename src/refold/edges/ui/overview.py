@@ -7,19 +7,19 @@ per day needs the reports of every call, so it is read separately, and cached by
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from refold.conversations.listing import newest
 from refold.conversations.overview import overviews
-from refold.core.model import Conversation
 from refold.core.model import Usage as CoreUsage
 from refold.display import visible
-from refold.edges.commands.stats import calls_of
+from refold.edges.commands.stats import Call
+from refold.edges.commands.usage import CallsOnce, age, stored_calls
 from refold.edges.ui.conversation import short_folder
 from refold.edges.ui.readable import safe
 from refold.errors import RefoldError
-from refold.log.stored_logs import pages_of
 from refold.redaction import redacted
 from refold.stores.protocol import Store
 
@@ -39,7 +39,7 @@ def rows(store: Store) -> list[dict[str, Any]]:
             "messages": one.messages,
             "tokens": one.tokens,
             "window": one.window,
-            "peak": max(one.peak, one.tokens or 0),
+            "peak": one.peak_tokens,
             "calls": one.calls,
             "cost": one.cost,
             "parent": one.parent,
@@ -52,34 +52,36 @@ def rows(store: Store) -> list[dict[str, Any]]:
 
 
 class Usage:
-    """The bills of all conversations by day and model, each read once per head."""
+    """The bills of all conversations by day and model, each read once per head. A call that several
+    have counts for the oldest."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, list[Sums]]] = {}
+        self._known: dict[str, tuple[int, tuple[Call, ...]]] = {}
 
     def days(self, store: Store) -> list[dict[str, Any]]:
         """One row for each conversation, day and model with a bill: calls, tokens and cost."""
         found = []
-        for about in newest(store):
+        listed = sorted(newest(store), key=age)
+        once = CallsOnce(one.id for one in listed)
+        for about in overviews(store, listed):
             known = self._known.get(about.id)
             if known is None or known[0] != about.head:
                 try:
-                    known = (about.head, _days(store, about))
+                    known = (about.head, tuple(stored_calls(store, about)))
                 except RefoldError:
                     continue  # the list says that it is damaged
                 self._known[about.id] = known
             found += [
                 {"id": about.id, "day": day, "model": visible(model), "calls": calls,
                  "input": read, "cached": cached, "tokens": tokens, "cost": cost}
-                for day, model, calls, read, cached, tokens, cost in known[1]
+                for day, model, calls, read, cached, tokens, cost in _days(once.of(about, known[1]))
             ]  # fmt: skip
         return found
 
 
-def _days(store: Store, about: Conversation) -> list[Sums]:
-    events = (event for page in pages_of(store, about.id, last=about.head) for event in page)
+def _days(calls: Iterable[Call]) -> list[Sums]:
     groups: dict[tuple[str, str], list[CoreUsage]] = {}
-    for call in calls_of(events):
+    for call in calls:
         day = datetime.fromtimestamp(call.at_ms / 1_000, UTC).date().isoformat()
         groups.setdefault((day, call.usage.model), []).append(call.usage)
     return [

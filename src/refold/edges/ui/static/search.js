@@ -23,9 +23,9 @@ export class SearchScreen {
 	}
 
 	update() {
-		const { sessions, most } = this.found;
+		const { sessions, cut } = this.found;
 		const places = sessions.reduce((sum, one) => sum + one.hits.length, 0);
-		const more = places >= most ? "the best " : "";
+		const more = cut ? "the best " : "";
 		refill(this.node,
 			el("p", { class: "quiet", role: "status" }, places
 				? `${more}${number(places, "place")} in ${number(sessions.length, "session")}`
