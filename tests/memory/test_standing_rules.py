@@ -48,6 +48,9 @@ def test_a_change_ends_the_rule_that_it_contradicts_and_no_other(pair, things, o
     [
         ("Never push to {}.", "From now on, push hotfixes to {}."),
         ("Never push to {}.", "From now on, you may push to the other {} branch on Fridays."),
+        ("Never push to {}.", "From now on, you may push to {}frame."),
+        ("Never push to {}-v1.", "From now on, you may push to {}-v2."),
+        ("Never push to {}.", "From now on, you may push to qa, not {}."),
         ("Always use {}.", "From now on, use {} in Python."),
         ("Always use {}.", "From now on, use npm instead of {} in the folder of documents."),
         ("Never push to {}.", "Always push to the mirror of {}."),
