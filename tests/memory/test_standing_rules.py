@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core.model import Message, Text
 from refold.memory.entry import MemoryEntry
-from refold.memory.standing_rules import rules_of
+from refold.memory.extraction import taken_from
+from refold.memory.standing_rules import is_standing, rules_of
 
 THINGS = ("main", "production", "staging", "gateway", "billing")
 # What is ordered first, and what ends it.
@@ -48,6 +50,9 @@ def test_a_change_ends_the_rule_that_it_contradicts_and_no_other(pair, things, o
     [
         ("Never push to {}.", "From now on, push hotfixes to {}."),
         ("Never push to {}.", "From now on, you may push to the other {} branch on Fridays."),
+        ("Never push to {}.", "From now on, you may push to {}frame."),
+        ("Never push to {}-v1.", "From now on, you may push to {}-v2."),
+        ("Never push to {}.", "From now on, you may push to qa, not {}."),
         ("Always use {}.", "From now on, use {} in Python."),
         ("Always use {}.", "From now on, use npm instead of {} in the folder of documents."),
         ("Never push to {}.", "Always push to the mirror of {}."),
@@ -59,3 +64,28 @@ def test_both_are_shown_the_newest_first_where_it_is_not_sure(old, new):
             new.format(thing),
             old.format(thing),
         ]
+
+
+@pytest.mark.parametrize("first", ["Implement the following plan:", "Setz das um:", "Voilà :"])
+@pytest.mark.parametrize("gap", ["\n", "\n\n"])
+@pytest.mark.parametrize("own", ["", "\n\nFrom now on, speak German."])
+def test_a_document_below_a_first_line_with_a_colon_sets_no_rule(first, gap, own):
+    """What follows it may belong to it: a person says whether it is theirs."""
+    text = f"{first}{gap}# Fix the reader\n\n## Plan\n\nAlways close every file.{own}"
+    taken = taken_from([(1, Message(role="user", blocks=(Text(text),)))])
+    assert [one for one in taken if one.trust == "user"] == []
+    beside = f"Always close every file.\n\n{first} see #12."
+    taken = taken_from([(1, Message(role="user", blocks=(Text(beside),)))])
+    assert [one.trust for one in taken if one.kind == "constraint"] == ["user"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "still reads for the quick reader as if we start a new branch always",
+        "Das klingt, als ob wir den Zweig immer löschen.",
+        "On dirait comme si nous fermons toujours le fichier.",
+    ],
+)
+def test_a_comparison_is_no_rule(said):
+    assert not is_standing(said)

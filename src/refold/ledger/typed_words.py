@@ -1,11 +1,11 @@
 """What a person typed in a message: its words without everything wrapped, quoted or pasted.
 
 The structure decides, never the meaning. An element, a fence, an indented block and a quotation
-show their end; the words around them are the person's own. A shell prompt, the head of a mail and
-"Contents of X:" above plain text do not: later words may be typed or pasted, so they are
-`uncertain`, and only a person can say. So are words between two elements of one name, because a
-file can forge both. Neighbours: `sentences` leaves out the sections that harnesses add,
-`memory.extraction` takes facts from both parts.
+show their end; the words around them are the person's own. A shell prompt, the head of a mail,
+"Contents of X:" above plain text and a first line with a colon above a title do not: later words
+may be typed or pasted, so they are `uncertain`, and only a person can say. So are words between two
+elements of one name, because a file can forge both. Neighbours: `sentences` leaves out the sections
+that harnesses add, `memory.extraction` takes facts from both parts.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ _INTRODUCTION = regex(
     r"|fichier|courriel|salida|archivo|correo|mensaje|texto?e?)\b[^:\n]{0,120}:\**\s*$",
     re.IGNORECASE,
 )
+_TITLE = regex(r"# +\S")
 _CODE_LINE = regex(
     r".*[;{}]\s*$|[+-]\S"
     r"|(?:async |export |pub )?(?:def|class|fn|func|import|from|const|let|var|return)\b.*[\w):]$"
@@ -204,7 +205,12 @@ def _lines_left(lines: list[str], is_rule: Callable[[str], object]) -> Iterator[
             continue
         yield line, part == "own"
         if part == "own":
+            following = next(filter(str.strip, lines[at + 1 : at + 3]), "")
+            is_document = not last and head.rstrip().endswith(":") and _TITLE.match(following)
             last = line
+            if is_document and not is_rule(line):
+                part = "foreign"
+                continue
             part = "introduced" if _INTRODUCTION.match(head) and not is_rule(line) else part
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from refold.ledger.sentences import sentences
 from refold.ledger.typed_words import PARAGRAPHS, unquoted
-from refold.memory.claim import stem
+from refold.memory.claim import split, stem
 from refold.memory.entry import MemoryEntry
 from refold.patterns import regex
 from refold.search.words import STOP
@@ -44,7 +44,8 @@ _BE_SO = r"(?:are|is|was|were|be|been|had|has|have|can|could|may|might)"
 _LEAD = r"^\W*(?:[\w'’]+,? ){0,2}?(?:please |bitte )?"
 _ORDERS = (
     rf"(?:{_LEAD}|[:;—–] ){_ALWAYS}\b(?! (?:a|the|{_BE_SO})\b)"
-    rf"|\b(?:you|we|du|sie|wir|nous|vous)(?: (?!{_BE_SO}\b)\w+){{0,6}}? {_ALWAYS}\b"
+    r"|(?<!\bas if )(?<!\bals ob )(?<!\bcomme si )"
+    rf"\b(?:you|we|du|sie|wir|nous|vous)(?: (?!{_BE_SO}\b)\w+){{0,6}}? {_ALWAYS}\b"
     rf"|(?:{_LEAD}|\byou (?:to |should |must ))(?:start )?{_VERBS}\b[^.;]{{0,60}}?"
     r"\b(?:all|every|each|any|your)\b"
     r"|\b(?:for|when) (?:[\w-]+ ){1,6}?[\w-]+, (?:please |you should |i[\w'’ ]+ you to )?"
@@ -125,19 +126,13 @@ def _topic(clause: str) -> frozenset[str]:
     return frozenset(stem(word) for word in words if word not in STOP) - _MARK_STEMS
 
 
-_INSTEAD = regex(
-    r"\binstead of\b|\b(?:an)?statt\b|\bau lieu (?:de\b|d['’])|\ben (?:lugar|vez) de\b",
-    re.IGNORECASE,
-)
-_NOT = regex(
-    r"\b(?:never|not|no longer|nie(?:mals)?|nicht|kein\w*|jamais|pas|nunca|no)\b|n['’]t\b",
-    re.IGNORECASE,
-)
+_INSTEAD = regex(r"\b(?:instead of|(?:an)?statt|au lieu de|en (?:lugar|vez) de)\b", re.IGNORECASE)
+_NOT = regex(r"\b(?:never|not?|nie(?:mals)?|nicht|kein\w*|ne|jamais|pas|nunca)\b|n['’]t\b", re.I)
 _CHANGES = regex(f"{_SOON}|{_INSTEAD.pattern}", re.IGNORECASE)
 # A pronoun with the verb beside it, which allows or orders: "you may", "darfst du".
 _TOLD = regex(r"\b(?:you|we|tu|vous|nous)\s+\w+|\b\w+\s+(?:du|wir|sie)\b", re.IGNORECASE)
 _FRAME = regex(f"{_SOON}|{_INSTEAD.pattern}|{_NOT.pattern}|\\b{_ALWAYS}\\b", re.IGNORECASE)
-ALIKE_CHARS = 4  # of two forms of one verb: pushe, pushen
+ALIKE_CHARS, ENDING_CHARS = 4, 2  # of two forms of one verb: pushe, pushen
 
 
 def _ends(change: str, earlier: str) -> bool:
@@ -155,17 +150,17 @@ def _ends(change: str, earlier: str) -> bool:
 
 def _spoken(clause: str) -> frozenset[str]:
     """The words of a clause with its values, without those that make it a rule."""
-    words = _WORD.findall(_FRAME.sub(" ", clause.casefold()))
+    words = split(_FRAME.sub(" . ", clause).casefold())
     return frozenset(stem(word) for word in words if word not in STOP) - _MARK_STEMS
 
 
 def _covers(words: frozenset[str], those: frozenset[str]) -> bool:
     """Whether all of those words, in some form, are among the words."""
     return all(
-        word in words
-        or any(
-            len(word) >= ALIKE_CHARS <= len(one) and (one.startswith(word) or word.startswith(one))
-            for one in words
-        )
-        for word in those
+        word in words or any(_is_form(*sorted((word, one))) for one in words) for word in those
     )
+
+
+def _is_form(short: str, long: str) -> bool:
+    ending = len(long) - len(short)
+    return long.startswith(short) and len(short) >= ALIKE_CHARS and ending <= ENDING_CHARS
