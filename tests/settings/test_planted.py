@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import signal
+import struct
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import product
 from pathlib import Path
+from random import Random
 
 import apsw
 import pytest
@@ -18,7 +20,7 @@ import pytest
 import refold
 from refold.edges.commands.proxy import LOG_FILE
 from refold.edges.importers.lines import FOLDER
-from refold.errors import Corrupt
+from refold.errors import OUTCOMES, Corrupt
 from refold.memory.ranking import INDEX
 from refold.search import database
 from refold.search.fingerprints import FORM
@@ -178,6 +180,106 @@ def test_a_planted_view_or_trigger_never_acts(
     else:
         assert not any(one.exit_code for one in done)
         assert run("memory", "list").exit_code == 0
+
+
+# --- journals that somebody else has left ---
+
+MAGIC = bytes.fromhex("d9d505f920a163d7")
+DATABASES = ("refold.db", "memory.db", "index.db", FRONTS, INDEX)
+
+
+def journal(database: bytes, victim: bytes, records: int) -> bytes:
+    """A rollback journal of a database, which ends in the name of the journal of several files."""
+    size = int.from_bytes(database[16:18]) or 512
+    pages = len(database) // size
+    header = MAGIC + struct.pack(">IIIII", records, 0, pages, 512, size)
+    kept = b"".join(
+        struct.pack(">I", page) + (old := database[(page - 1) * size : page * size])
+        + struct.pack(">I", sum(old[size - 200 : 0 : -200]))
+        for page in range(1, records + 1)
+    )  # fmt: skip
+    name = struct.pack(">I", (1 << 30) // size + 1) + victim
+    return (
+        header.ljust(512, b"\0")
+        + kept
+        + name
+        + struct.pack(">II", len(victim), sum(victim))
+        + MAGIC
+    )
+
+
+@pytest.mark.parametrize("records", [0, 1, 2])
+@pytest.mark.parametrize("file", DATABASES)
+def test_a_journal_that_names_another_file_is_never_played_back(
+    file: str, records: int, project: Path
+) -> None:
+    talk = filled(project)
+    path = project / ".refold" / file
+    outside = project.parent / "outside"
+    before = contents(outside)
+    content = path.read_bytes() if path.exists() else b""
+    planted = path.with_name(f"{file}-journal")
+    victim = (b"../outside/file", b"../../outside/file", bytes(outside / "file"))[records]
+    for words in (
+        ("checkpoint", "one", "here"),
+        ("import", str(talk), "--id", "three"),
+        ("search", "hello"),
+        ("memory", "add", "the host is red"),
+        ("memory", "search", "port"),
+        ("show", "one"),
+        ("verify",),
+    ):
+        planted.write_bytes(journal(content, victim, records))
+        done = run(*words)
+        assert done.exception is None or isinstance(done.exception, SystemExit), words
+        assert contents(outside) == before, words
+        # A store is refused where it would be written; a derived file is made again.
+        if file == "refold.db" and words[0] in ("checkpoint", "import"):
+            assert done.exit_code == OUTCOMES["corrupt"][1]
+            assert str(planted) in done.stderr and "delete it" in done.stderr
+        elif file not in ("refold.db", "memory.db"):
+            assert done.exit_code == 0, (words, done.stderr)
+    planted.write_bytes(journal(content, victim, records))
+    with pytest.raises(sqlite_file.ForeignJournal, match=re.escape(str(planted))):
+        sqlite_file.connect(str(path), sqlite_file.WRITE)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_only_the_end_of_a_journal_decides(seed: int, tmp_path: Path) -> None:
+    """A journal of one file, or a torn one, is what a crash leaves: SQLite recovers from it."""
+    random = Random(seed)
+    path, planted = tmp_path / "refold.db", tmp_path / "refold.db-journal"
+    with closing(sqlite_file.connect(str(path), sqlite_file.CREATE)) as connection:
+        connection.execute("CREATE TABLE t(x)")
+    whole = journal(path.read_bytes(), b"/x", random.choice([0, 1]))
+    length = random.randrange(len(whole))
+    planted.write_bytes(whole[:length] if seed else b"")
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    for name in (path, link):
+        sqlite_file.connect(str(name), sqlite_file.WRITE).close()
+    planted.write_bytes(random.randbytes(random.randrange(600)) + MAGIC)
+    for name in (path, link):
+        with pytest.raises(sqlite_file.ForeignJournal):
+            sqlite_file.connect(str(name), sqlite_file.WRITE)
+
+
+def test_a_database_recovers_from_the_journal_of_a_crash_before_it_had_a_wal(
+    tmp_path: Path,
+) -> None:
+    made, path = tmp_path / "made.db", tmp_path / "refold.db"
+    with closing(sqlite_file.connect(str(made), sqlite_file.CREATE)) as connection:
+        connection.execute(
+            "PRAGMA cache_spill=1; PRAGMA cache_size=1; CREATE TABLE t(x)"
+        ).fetchall()
+        connection.execute("BEGIN IMMEDIATE; DROP TABLE t").fetchall()
+        connection.cache_flush()
+        for end in ("", "-journal"):
+            shutil.copy(f"{made}{end}", f"{path}{end}")
+        connection.execute("ROLLBACK")
+    assert (tmp_path / "refold.db-journal").stat().st_size > 0
+    with closing(sqlite_file.connect(str(path), sqlite_file.WRITE)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_schema").get == "t"
 
 
 # A part of a column's definition that was not there, and what makes a table or index another one.

@@ -10,7 +10,6 @@ that table differs. Neighbours: `edges/mcp` is the server, `edges/hooks` has the
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import json
 import os
@@ -27,7 +26,7 @@ import msgspec
 from refold.checked import quoted
 from refold.errors import Conflict, Invalid
 from refold.settings.sources import check_owner
-from refold.system.disk import os_failure
+from refold.system.disk import os_failure, replace_file
 
 FILE_BYTES_MAX = 4_000_000
 FIX = "fix the file first"
@@ -110,16 +109,11 @@ def write(path: Path, before: bytes, after: str) -> None:
         except OSError as error:
             raise os_failure(error, f"delete {path}") from error
         return
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-            file.write(after)
-        os.replace(temporary, target)
+        replace_file(str(target), after.encode(), mode=mode)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise os_failure(error, f"write {path}") from error
 
 

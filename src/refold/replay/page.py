@@ -23,11 +23,12 @@ from typing import Any
 import msgspec
 
 from refold.checked import quoted
+from refold.conversations.exporter import write_file
 from refold.display import number
 from refold.errors import Conflict
 from refold.replay.needs import RECENT
 from refold.replay.run import AGENT, ALL, OURS, Kept, Outcome, Replayed, Turn
-from refold.system.disk import os_failure
+from refold.system.disk import is_regular, os_failure
 
 MARK = "<!-- refold replay -->"
 WIDE, HIGH = 1_000, 300
@@ -313,7 +314,6 @@ def faults_words(outcomes: Iterable[Outcome]) -> str:
 DOCTYPE = "<!doctype html>\n"
 TEXT_BYTES_MIN, TEXT_BYTES_MAX = 200, 20_000
 TEXTS_BYTES_MAX = 3_000_000
-FILE_MODE = 0o600
 
 
 def document(mark: str, title: str, body: str, *, style: str, script: str = "") -> str:
@@ -381,14 +381,13 @@ def write(path: Path, page: str, mark: str) -> None:
     """Writes a page, readable by its owner alone. Only a page of the same kind is replaced."""
     begin = (DOCTYPE + mark).encode()
     try:
-        if path.exists() and not _begins_with(path, begin):
+        # A link counts as a file, wherever it leads.
+        if os.path.lexists(path) and not (is_regular(str(path)) and _begins_with(path, begin)):
             reason = f"{quoted(str(path))} exists already, and refold did not write it"
             raise Conflict(reason, hint="choose another name")
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
-        with open(opened, "w", encoding="utf-8") as file:
-            file.write(page)
     except OSError as error:
-        raise os_failure(error, f"cannot write {quoted(str(path))}") from error
+        raise os_failure(error, f"cannot read {quoted(str(path))}") from error
+    write_file(str(path), [page.encode()])
 
 
 def _begins_with(path: Path, mark: bytes) -> bool:

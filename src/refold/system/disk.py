@@ -95,11 +95,13 @@ def make_folder(folder: str, *, durable: bool = True) -> None:
         sync_folder(parent)
 
 
-def replace_file(path: str, content: bytes, *, durable: bool = False) -> None:
-    """Replaces a file, for its owner alone: a reader sees the complete old file or the new one.
-    Unless `durable`, the new file may be lost in a power failure, as derived data may be."""
+def replace_file(path: str, content: bytes, *, durable: bool = False, mode: int = 0o600) -> None:
+    """Replaces a file or a link, for its owner alone unless another mode is given: a reader sees
+    the complete old file or the new one. Unless `durable`, the new file may be lost in a power
+    failure, as derived data may be."""
+    # A link to a file of the user may wait under any name that can be guessed.
     fresh = f"{path}.{secrets.token_hex(4)}"
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, 0o600)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, mode)
     try:
         with open(fd, "wb") as file:
             file.write(content)

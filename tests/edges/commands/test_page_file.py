@@ -28,5 +28,13 @@ def test_the_command_writes_the_file_and_replaces_only_its_own(tmp_path: Path) -
     file.write_text("mine")
     done = run("show", "talk", "--html", "talk.html", "--store", url)
     assert done.exit_code == OUTCOMES["conflict"][1] and file.read_text() == "mine"
+    for target in ("mine.html", "none.html", "talk.html"):
+        link = Path("link.html")
+        link.symlink_to(target)
+        before = sorted(Path().iterdir())
+        done = run("show", "talk", "--html", "link.html", "--store", url)
+        assert done.exit_code == OUTCOMES["conflict"][1] and link.is_symlink()
+        assert sorted(Path().iterdir()) == before
+        link.unlink()
     assert run("show", "talk", "1", "--html", "x.html", "--store", url).exit_code == 2
     assert run("show", "talk", "--html", "none/x.html", "--store", url).exit_code != 0

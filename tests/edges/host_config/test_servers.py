@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -197,6 +198,33 @@ def test_a_link_out_of_the_project_is_not_written_through_unseen(
     assert not any(outside.iterdir())
     asked = run("install", *words)
     assert str(real) in asked.output and not any(outside.iterdir())
+
+
+@pytest.mark.parametrize("words", [("claude-code",), ("cursor",), ("claude-code", "--hooks")])
+def test_no_link_under_a_name_that_can_be_guessed_is_written_through(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Every process id could be planted; this is the one that counts."""
+    path = state.place_of("local") if "--hooks" in words else place_of(words[0], "project")
+    outside = tmp_path.parent / f"{tmp_path.name}-bashrc"
+    outside.write_text("the user's own")
+    path.parent.mkdir(exist_ok=True)
+    planted = [path.with_name(f"{path.name}{end}") for end in (f".{os.getpid()}.new", ".new", "~")]
+    for link in planted:
+        link.symlink_to(outside)
+    assert run("install", *words, "--yes").exit_code == 0
+    assert outside.read_text() == "the user's own"
+    assert path.is_file() and not path.is_symlink()
+    assert set(path.parent.glob(f"{path.name}*")) == {path, *planted}
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_a_file_keeps_its_mode(mode: int) -> None:
+    path = place_of("claude-code", "project")
+    path.write_text("{}")
+    path.chmod(mode)
+    run("install", "claude-code", "--yes")
+    assert NAME in path.read_text() and path.stat().st_mode & 0o777 == mode
 
 
 def test_without_anybody_to_ask_nothing_is_changed():

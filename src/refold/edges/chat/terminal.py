@@ -134,8 +134,7 @@ def remember(store_url: str, conversation: str, spec: str, environ: Mapping[str,
     with suppress(OSError, RefoldError):
         path = _model_file(store_url, conversation, environ)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(open_own(str(path), flags), "wb") as file:
+        with open(open_own(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(spec.encode())
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,7 +27,7 @@ from refold.checked import check_whole
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import Progress, Removable, Screen, show_removable
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
-from refold.system.disk import read_own
+from refold.system.disk import read_own, replace_file
 
 if TYPE_CHECKING:
     from refold.config import Config
@@ -223,10 +222,8 @@ class Session:
             # First of all the old numbers go: they must not outlive the list that they were from.
             path.unlink(missing_ok=True)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(dict(islice(numbers.items(), NUMBERS_MAX))))
-            fresh.replace(path)
+            newest = dict(islice(numbers.items(), NUMBERS_MAX))
+            replace_file(str(path), msgspec.json.encode(newest))
             kept = sorted(path.parent.iterdir(), key=lambda one: one.lstat().st_mtime_ns)
             for old in kept[:-LISTS_MAX]:
                 old.unlink(missing_ok=True)

@@ -108,8 +108,8 @@ def write(folder: str, name: str, content: bytes) -> None:
     """Writes a file atomically."""
     path = os.path.join(folder, name)
     make(os.path.dirname(path))
-    temporary = f"{path}.{os.getpid()}.new"
-    with open(opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+    temporary = f"{path}.{os.urandom(4).hex()}.new"
+    with open(opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         file.write(content)
     os.replace(temporary, path)
 

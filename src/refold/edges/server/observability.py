@@ -30,6 +30,7 @@ from refold import decoding
 from refold.errors import Denied, RefoldError, Unavailable
 from refold.redaction import redacted
 from refold.stores import Encrypted
+from refold.system.disk import replace_file
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 ENDED_S = 10.0  # a worker without a write for this time has ended
@@ -90,10 +91,8 @@ class Shared:
     def write(self, counts: Counts) -> None:
         """Writes this worker's counts. A missing folder or a full disk does not stop the server;
         then the other workers lack the newest counts."""
-        new = self._folder / f"{self._own}.new"
         with contextlib.suppress(OSError):
-            new.write_bytes(msgspec.json.encode(counts))
-            new.replace(self._folder / self._own)
+            replace_file(str(self._folder / self._own), msgspec.json.encode(counts))
 
     def others(self) -> Iterator[Counts]:
         """The counts of the other workers; without gauges for those that have ended."""

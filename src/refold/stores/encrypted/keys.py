@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from refold.checked import quoted
 from refold.errors import Conflict, Corrupt, Denied, Invalid, install_hint
-from refold.system import disk, posix
+from refold.system import disk
 
 MARK = "refold-key-1:"
 KEY_BYTES = 32
@@ -163,15 +163,9 @@ def _write(path: str, keys: Sequence[Key]) -> Keys:
     lines = [f"{MARK}{base64.b64encode(key.secret).decode()}\n" for key in keys]
     head = "# Keys of refold. The first encrypts, all decrypt. Whoever has one can read.\n"
     folder = os.path.dirname(os.path.abspath(path))
-    fresh = f"{path}.{secrets.token_hex(4)}"
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="ascii") as file:
-            file.write(head + "".join(lines))
-            file.flush()
-            os.fsync(fd)
-        os.replace(fresh, path)
+        disk.replace_file(path, (head + "".join(lines)).encode(), durable=True)
         disk.sync_folder(folder)
     except OSError as error:
         raise disk.os_failure(error, f"cannot write the key file {path}") from error

@@ -170,12 +170,8 @@ def write(path: str | None, record: Record) -> str:
     if path is None or not os.path.isdir(os.path.dirname(path)):
         return ""
     record.place = record.place or _place(path)
-    fresh = f"{path}.{secrets.token_hex(4)}"
     try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(record))
-        os.replace(fresh, path)
+        disk.replace_file(path, msgspec.json.encode(record))
     except OSError as error:
         return sentence(disk.os_failure(error, f"cannot write {path}"))
     return ""
@@ -331,9 +327,11 @@ class Moves:
             return self._fd
         if not os.path.isdir(os.path.dirname(self._path)):
             return -1
-        made = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_CREAT | os.O_APPEND
         try:
-            fd = disk.open_own(self._path, made)
+            fd = disk.open_own(
+                self._path,
+                os.O_RDONLY if self._read_only else os.O_RDWR | os.O_CREAT | os.O_APPEND,
+            )
         except FileNotFoundError:
             return -1
         except OSError as error:

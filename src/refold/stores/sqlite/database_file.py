@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache
+from secrets import token_hex
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -313,6 +314,8 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
     """refold's error for an error of SQLite; raise it `from` the original."""
     reason = f"{path}: {error}"
     match error:
+        case sqlite_file.ForeignJournal():
+            return Corrupt(str(error), hint="delete it: refold never makes such a journal")
         case apsw.BusyError() | apsw.LockedError():
             hint = "another process holds it"
             return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint=hint)
@@ -400,7 +403,7 @@ def _copy(connection: apsw.Connection, path: str, version: int) -> None:
     copy = f"{path}.v{version}"
     if os.path.exists(copy):
         return
-    pending = f"{copy}.{os.getpid()}.tmp"
+    pending = f"{copy}.{token_hex(4)}.tmp"
     try:
         os.close(os.open(pending, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection.execute("VACUUM INTO ?", (pending,))
