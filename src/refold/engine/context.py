@@ -397,7 +397,7 @@ class Context:
         there was nothing. If the page would not fit, the oldest messages are hidden, as the batch
         `made_room`. With `files`, an undone restore also restores the files inside `root`."""
         undone = log_reader.undo(self._open, self._model, self._compactor, batch, expect)
-        return self.files._with_undo(undone, root) if files else undone
+        return self.files._with_undo(undone, root, expect) if files else undone
 
     @checked
     def redo(
@@ -405,7 +405,7 @@ class Context:
     ) -> Undone:
         """Reinstates the step that was undone last; falsy without one. `files` as in `undo`."""
         redone = log_reader.redo(self._open, self._model, expect)
-        return self.files._with_undo(redone, root) if files else redone
+        return self.files._with_undo(redone, root, expect) if files else redone
 
     @checked
     def checkpoint(self, name: str = "") -> int:
@@ -435,7 +435,7 @@ class Context:
         restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run, expect=expect)
         if not files:
             return restored
-        return self.files._with_restore(restored, files, root, dry_run=dry_run)
+        return self.files._with_restore(restored, files, root, dry_run=dry_run, expect=expect)
 
     @checked
     def clear(

@@ -25,7 +25,7 @@ from refold.checked import checked, quoted
 from refold.compaction.active_model import ActiveModel
 from refold.core.model import Origin
 from refold.engine.file_refresh import CHARS_MAX, FILES_MAX, Limits, Permitted, refresh
-from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError
+from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError
 from refold.log.notes import NOW, Keys, bytes_redacted, write_note
 from refold.log.open_log import OpenLog
 from refold.log.restore_points import Restored
@@ -132,40 +132,64 @@ class FileVersions:
 
     @checked
     def put_back(
-        self, seq: int | str, *, root: str | Path = ".", only: Sequence[str] = ()
+        self,
+        seq: int | str,
+        *,
+        root: str | Path = ".",
+        only: Sequence[str] = (),
+        expect: int | None = None,
     ) -> list[FileChange]:
         """Puts back the files written after `seq` (or a checkpoint), or only those in `only`. The
         current version of each is kept first. Each file is reported; a failed one does not affect
         the others. Files kept in a folder other than `root` are left alone; if that folder no
-        longer exists, those in `only` are put back here."""
-        return [self._restored(version, root, only) for version in self._chosen(seq, root, only)]
+        longer exists, those in `only` are put back here. `expect` as in `restore`."""
+        with self._log.deciding(expect):
+            return self._put_back(seq, root, only, expect)
+
+    def _put_back(
+        self, seq: int | str, root: str | Path, only: Sequence[str], head: int | None
+    ) -> list[FileChange]:
+        """Puts files back; with a `head`, only those written up to there: no others were shown."""
+        chosen = self._chosen(seq, root, only, head)
+        return [self._restored(version, root, only) for version in chosen]
 
     def _with_restore(
-        self, restored: Restored, files: bool | Sequence[str], root: str | Path, *, dry_run: bool
+        self,
+        restored: Restored,
+        files: bool | Sequence[str],
+        root: str | Path,
+        *,
+        dry_run: bool,
+        expect: int | None,
     ) -> Restored:
         """A restore of the page with the changes to its files, which a dry run does not make."""
-        act = self.changes if dry_run else self.put_back
         only = () if isinstance(files, bool) else files
-        return replace(restored, changes=act(restored.seq, root=root, only=only))
+        if dry_run:
+            changes = self.changes(restored.seq, root=root, only=only)
+        else:
+            changes = self._put_back(restored.seq, root, only, expect)
+        return replace(restored, changes=changes)
 
-    def _with_undo(self, undone: Undone, root: str | Path) -> Undone:
+    def _with_undo(self, undone: Undone, root: str | Path, expect: int | None) -> Undone:
         """An undo or redo of a restore, with the files put back as they were before that step."""
         if not undone.files_at:
             return undone
-        return replace(undone, changes=self.put_back(undone.files_at, root=root))
+        return replace(undone, changes=self._put_back(undone.files_at, root, (), expect))
 
     # --- selection ---
 
-    def _versions(self, point: int | str) -> dict[FileKey, FileVersion]:
+    def _versions(self, point: int | str, last: int | None = None) -> dict[FileKey, FileVersion]:
         with self._log.reading() as state:
             seq = point if isinstance(point, int) else restoring(state, point).seq
             if not 0 <= seq <= state.head:
                 hint = f"choose a seq from 0 to {state.head}"
                 raise Invalid(f"seq {seq} is outside the log", hint=hint)
-            return versions_at(self._log.log.read(seq, state.head))
+            return versions_at(self._log.log.read(seq, state.head if last is None else last))
 
-    def _chosen(self, seq: int | str, root: str | Path, only: Sequence[str]) -> list[FileVersion]:
-        versions = [*self._versions(seq).values()]
+    def _chosen(
+        self, seq: int | str, root: str | Path, only: Sequence[str], last: int | None = None
+    ) -> list[FileVersion]:
+        versions = [*self._versions(seq, last).values()]
         paths = {version.path for version in versions}
         for path in only:
             if path not in paths:
@@ -209,6 +233,7 @@ class FileVersions:
         planned = self._planned(version, root, only)
         if planned.change in ("same", "impossible"):
             return planned
+        is_expected = self._log.log.expect is not None  # nothing is written yet
         try:
             place = _place(version, root, is_named=bool(only))
             content = self._content_of(version)
@@ -218,6 +243,8 @@ class FileVersions:
             else:
                 write(place, content.data, mode=planned.mode)
         except RefoldError as error:
+            if is_expected and isinstance(error, Conflict):
+                raise
             return FileChange(path=version.path, change="impossible", reason=error.message)
         return planned
 

@@ -17,7 +17,7 @@ from refold.edges.cli.screen import Screen
 from refold.edges.commands.command import point_seq, seq_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.undo import confirm_changes
-from refold.errors import Invalid, NotFound, RefoldError
+from refold.errors import Conflict, Denied, Invalid, NotFound, RefoldError
 from refold.log.undo import FileChange
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.commands.golden import printed, refused
@@ -239,8 +239,82 @@ def test_a_step_that_changes_files_asks_first(start: str, step: str) -> None:
 def test_the_question_says_what_becomes_of_files(kinds: list[Any], question: str) -> None:
     changes = [FileChange(path="a", change=kind) for kind in kinds]
     with patch("refold.edges.cli.screen.Screen.ask", return_value=True) as ask:
-        confirm_changes(Session(screen=Screen()), changes, yes=False)
+        assert confirm_changes(Session(screen=Screen()), changes, lambda: changes, yes=False)
     ask.assert_called_once_with(question)
+
+
+@pytest.mark.parametrize("meanwhile", ["said", "kept", "redone", "edited"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("restore", "files", "START", "--files"),
+        ("restore", "files", "START", "--file", "a.py"),
+        ("restore", "files", "START", "--only-files"),
+        ("restore", "files", "START", "--only-files", "--file", "a.py"),
+        ("undo", "files", "--files"),
+        ("redo", "files", "--files"),
+        ("clear", "files"),
+    ],
+)
+def test_what_changed_while_a_question_stood_stops_the_act(
+    start: str, url: str, words: tuple[str, ...], meanwhile: str
+) -> None:
+    """The answer is for what was shown: the head of the log, and the files on disk."""
+    if words[0] in ("undo", "redo"):
+        printed("restore", "files", start, "--files", "--yes")
+    if words[0] == "redo":
+        printed("undo", "files", "--files", "--yes")
+    asked: list[str] = []
+
+    def answer(_: Screen, question: str) -> bool:
+        asked.append(question)
+        with refold.open("files", store=url) as other:
+            if meanwhile == "said" or words[0] == "clear":
+                other.append({"role": "user", "content": "more"})
+            elif meanwhile == "kept":
+                other.files.keep("agent.py")
+                Path("agent.py").write_text("new work\n")
+            elif meanwhile == "redone":
+                other.restore(int(start))
+            else:
+                Path("a.py").write_text("by hand\n")
+        at_answer.append((files(), as_json("show", "files")["head"]))
+        return True
+
+    at_answer: list[Any] = []
+    typed = [start if word == "START" else word for word in words]
+    with (
+        patch.object(Screen, "can_ask", True),
+        patch.object(Screen, "ask", answer),
+    ):
+        done = run(*typed)
+    assert len(asked) in (1, 2), done.output
+    assert done.exit_code == 4, done.output
+    assert at_answer[-1] == (files(), as_json("show", "files")["head"])
+
+
+def test_an_answer_for_files_is_not_an_answer_for_others(start: str, url: str) -> None:
+    """Even if the log grows between the check of the head and the files."""
+    with refold.open("files", store=url) as context, refold.open("files", store=url) as other:
+        head = context.view.head
+        other.files.keep("agent.py")
+        Path("agent.py").write_text("new work\n")
+        with pytest.raises(Conflict):
+            context.files.put_back(int(start), expect=head)
+        assert context.files._put_back(int(start), ".", (), head)
+    assert files() == {"a.py": "one\n", "agent.py": "new work\n"}
+
+
+def test_files_alone_report_what_happened_to_them(
+    start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise Denied("the disk is read-only")
+
+    monkeypatch.setattr("refold.engine.file_versions.remove", failing)
+    told = printed("restore", "files", start, "--only-files", "--yes")
+    assert "b.py is left alone: the disk is read-only" in told
+    assert files()["b.py"] == "b\n"
 
 
 def test_files_are_put_back_only_after_a_question(start: str) -> None:

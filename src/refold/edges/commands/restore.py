@@ -12,6 +12,7 @@ from functools import partial
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from refold.core.model import Usage
 from refold.display import number
@@ -80,16 +81,18 @@ def restore(
         return points_of(session)
     wanted = file or files or only_files
     with session.context(writes=not dry_run) as context:
+        head = context.view.head
         seq = point_seq(context.view, point or "") if at is None else _seq_at(context, at)
-        differs, head = context.log.diff(seq), context.view.head
+        differs = context.log.diff(seq)
         restored = context.restore(seq, dry_run=True, files=wanted)
         if not dry_run:
-            confirm_changes(session, restored.changes, yes=yes)
+            planned = partial(context.files.changes, seq, only=file)
+            is_asked = confirm_changes(session, restored.changes, planned, yes=yes)
+            expect = head if is_asked else None
             if only_files:
-                context.files.put_back(seq, only=file)
+                changes = context.files.put_back(seq, only=file, expect=expect)
+                restored = replace(restored, changes=changes)
             else:
-                is_asked = bool(restored.changes) and not yes
-                expect = head if is_asked else None
                 restored = context.restore(seq, files=wanted, expect=expect)
     rows = partial(message_rows, session.store, context.id)
     return Restoration(

@@ -9,7 +9,8 @@ Neighbours: `restore` and `page_edits` use both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, NamedTuple
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta
 from msgspec.structs import asdict
@@ -28,7 +29,7 @@ from refold.edges.commands.command import (
 )
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
-from refold.errors import Invalid
+from refold.errors import Conflict, Invalid
 from refold.log.undo import Change, ChangeKind, FileChange, History, history
 from refold.log.undo import Undone as Taken
 
@@ -64,18 +65,15 @@ def undo(
 ) -> Undone | Reverted:
     if batch is not None:
         return _revert(session, batch)
-    if files:
-        _confirm_files(session, _past(session).active, yes=yes)
-    expect = None if yes else _confirm_room(session)
+    expect = None if yes else _agreed_head(session, "undo", files=files)
     step = _take_step(session, lambda context: context.undo(files=files, expect=expect))
     return Undone(**asdict(step), undone=step.kind != "none")
 
 
 @command("redo", details="What refold undo switched off is on the page again.")
 def redo(session: Session, *, files: Files = False, yes: Yes = False) -> Redone:
-    if files:
-        _confirm_files(session, _past(session).undone, yes=yes)
-    step = _take_step(session, lambda context: context.redo(files=files))
+    expect = None if yes else _agreed_head(session, "redo", files=files)
+    step = _take_step(session, lambda context: context.redo(files=files, expect=expect))
     return Redone(**asdict(step), redone=step.kind != "none")
 
 
@@ -182,8 +180,8 @@ def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         done = take(context)
         after, stats = page_size(context), context.stats()
         budget, cap = context.budget, context.config.tokens_cap
+        past = _past(context)
     is_paused = stats.due_reason == REASONS["undone"]
-    past = _past(session)
     return Step(
         conversation=context.id,
         kind=done.kind,
@@ -204,9 +202,9 @@ def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
     )
 
 
-def _past(session: Session) -> History:
+def _past(context: Context) -> History:
     """The active and the undone changes of the conversation."""
-    with session.context() as context, context._open.reading() as state:
+    with context._open.reading() as state:
         return history(state.controls.all())
 
 
@@ -240,20 +238,30 @@ def _show_step(step: Step, screen: Screen, *, done: str) -> None:
         screen.line(f"  a model that has one: {edit} --model NAME")
 
 
-def _confirm_room(session: Session) -> int | None:
-    """Asks before messages leave the page because the restored ones do not all fit. Returns the
-    head that the answer was given for, None if there was nothing to ask."""
+def _agreed_head(session: Session, act: Literal["undo", "redo"], *, files: bool) -> int | None:
+    """Asks before a step puts files back or leaves messages out. Returns the head that the answers
+    were given for, None if there was nothing to ask."""
     with session.context() as context:
-        rehearsal, most = context.log.rehearse("undo"), context.budget.input_max
-    tried = rehearsal.undone
+        head, is_asked = context.view.head, False
+        if files:
+            is_asked = _confirm_files(session, context, act)
+        if act == "undo":
+            is_asked |= _confirm_room(session, context)
+    return head if is_asked else None
+
+
+def _confirm_room(session: Session, context: Context) -> bool:
+    """Asks before messages leave the page because the restored ones do not all fit. Returns whether
+    there was something to ask."""
+    tried, most = context.log.rehearse("undo").undone, context.budget.input_max
     if not tried.made_room:
-        return None
+        return False
     sizes = f"all of it would be {number(tried.tokens_whole, 'token')}, and {most:,} fit"
     after = number(tried.tokens_after, "token")
     change = f"the page would go from {tried.tokens_before:,} to {after}"
     effect = f"{sizes}: {_left_out(tried)} would be left out, and {change}"
     if session.ask(f"{effect[0].upper()}{effect[1:]}. Take it back all the same?"):
-        return rehearsal.head
+        return True
     id = session.conversation
     ways = f"for all of it: refold edit {id} --window N, or a model with a larger window"
     hint = f"{ways}; --yes takes it back all the same"
@@ -269,14 +277,16 @@ def _left_out(undone: Taken) -> str:
     return ", ".join([*map(str, spans[:SPANS_SHOWN]), *more]) or "nothing"
 
 
-def _confirm_files(session: Session, steps: Sequence[Change], *, yes: bool) -> None:
-    """Asks before the last of these steps changes files: they may have been edited since."""
+def _confirm_files(session: Session, context: Context, act: Literal["undo", "redo"]) -> bool:
+    """Asks before a step changes files: they may have been edited since. Returns whether there was
+    something to ask."""
+    past = _past(context)
+    steps = past.active if act == "undo" else past.undone
     step = steps[-1] if steps else Change()
     if step.kind != "restore":
-        return
-    with session.context() as context:
-        changes = context.files.changes(step.undone_at or step.seq)
-    confirm_changes(session, changes, yes=yes)
+        return False
+    planned = partial(context.files.changes, step.undone_at or step.seq)
+    return confirm_changes(session, planned(), planned, yes=False)
 
 
 # --- one compaction, however old ---
@@ -339,17 +349,28 @@ def show_put_back(changes: Iterable[FileChange], screen: Screen, *, dry_run: boo
             screen.line(short_line(f"  {one.path} {PUT_BACK[one.change]}{reason}", 300))
 
 
-def confirm_changes(session: Session, changes: Iterable[FileChange], *, yes: bool) -> None:
-    """Shows the differences and asks before files are put back."""
+def confirm_changes(
+    session: Session,
+    changes: Sequence[FileChange],
+    planned: Callable[[], Sequence[FileChange]],
+    *,
+    yes: bool,
+) -> bool:
+    """Shows the differences and asks before files are put back. Returns whether there was something
+    to ask: the act then has to expect the head of these changes. Conflict if other changes are
+    `planned` when the answer comes."""
     pending = [one for one in changes if one.change not in ("same", "impossible")]
     if not pending or yes:
-        return
+        return False
     screen = session.screen
     if screen is not None and not screen.json_output:
         for one in pending:
             _show_change(one, screen)
         if screen.ask(_question(pending)):
-            return
+            if [*planned()] != [*changes]:
+                reason = "the files to put back changed while you were asked"
+                raise Conflict(reason, hint="nothing was changed; look at them again")
+            return True
     raise Invalid("nothing was changed", hint="--yes puts files back without a question")
 
 
