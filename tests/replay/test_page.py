@@ -7,12 +7,15 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import refold
+from refold.display import visible
 from refold.replay.needs import MESSAGE_TOKENS, tokens_of_all
 from refold.replay.page import page_of
 from refold.replay.run import Kept, replay
@@ -78,6 +81,30 @@ def test_nothing_that_a_session_says_becomes_a_tag(texts: list[str]):
     assert {tag for tag, _ in wild.tags} <= {tag for tag, _ in plain.tags} | {"pre", "li"}
     assert not any(key.startswith("on") for _, attributes in wild.tags for key in attributes)
     assert json.loads(wild.inside["script"][0])["turns"] == 29
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=20), min_size=1, max_size=4))
+def test_no_character_of_a_page_is_invisible(texts: list[str]):
+    hostile = "".join(texts).replace("\0", "")
+    said = turns(30)
+    said[1]["content"] = f"{hostile} src/file_1.py tells of the login form\n" + said[1]["content"]
+    page, kept, _ = made(said, title=hostile)
+    assert visible(page) == page
+    shown = json.loads(Tags(page).inside["script"][0])["texts"]
+    for text, (_, begin, more) in zip(kept.texts, shown, strict=True):
+        whole = visible(text.partition("\0")[2])
+        assert whole.startswith(begin) and len(begin) + more == len(whole)
+
+
+def test_html_is_escaped_in_one_place():
+    source = Path(refold.__file__).parent
+    found = [
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if re.search(r"from html import|html\.escape|import html\b", path.read_text("utf-8"))
+    ]
+    assert found == ["replay/page.py"]
 
 
 def test_the_policy_allows_the_one_script_and_style_and_no_request():

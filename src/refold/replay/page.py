@@ -3,10 +3,11 @@ the figures.
 
 The page has the curves, a slider through the turns, and two pages side by side. It loads nothing,
 and nothing that it shows can run: its content security policy lists the one style and the one
-script by their digests, content goes into text nodes or into JSON in which no tag can begin, and
-long messages are cut so that all fit. In the drawing, columns are runs of turns; refold's page is
-solid, everything is dotted, and a mark is a compaction. Neighbours: `run` has the figures and
-pages, `edges.commands.replay` prints the lines, `edges.displays.browser` uses the same document.
+script by their digests, content goes into text nodes or into JSON in which no tag can begin,
+invisible characters are escaped as on a terminal, and long messages are cut so that all fit. In the
+drawing, columns are runs of turns; refold's page is solid, everything is dotted, and a mark is a
+compaction. Neighbours: `run` has the figures and pages, `edges.commands.replay` prints the lines,
+`edges.displays.browser` uses the same document.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import msgspec
 
 from refold.checked import quoted
 from refold.conversations.exporter import write_file
-from refold.display import number
+from refold.display import number, visible
 from refold.errors import Conflict
 from refold.replay.needs import RECENT
 from refold.replay.run import AGENT, ALL, OURS, Kept, Outcome, Replayed, Turn
@@ -44,11 +45,11 @@ def page_of(title: str, id: str, replayed: Replayed, kept: Kept, rows: Sequence[
     sizes are counted."""
     last = max(0, len(replayed.outcome(OURS).turns) - 1)
     heading = redact(title)
-    body = f"""<h1>{escape(heading)}</h1>\
-<p>{escape(id)}: {size_words(replayed)}. {escape(counted)}</p>
+    body = f"""<h1>{safe(heading)}</h1>\
+<p>{safe(id)}: {size_words(replayed)}. {safe(counted)}</p>
 {_chart(replayed)}
-<div class="wide">{_table(rows)}</div><p>{escape(measure_words(replayed))}
-{escape(faults_words(replayed.outcomes))}</p>
+<div class="wide">{_table(rows)}</div><p>{safe(measure_words(replayed))}
+{safe(faults_words(replayed.outcomes))}</p>
 {_lists(replayed, redact)}
 <div class="bar"><label for="turn" id="label" aria-live="polite">turn</label>
 <input type="range" id="turn" min="0" max="{last}" value="{last}">
@@ -65,15 +66,15 @@ def _options(replayed: Replayed) -> str:
     others = [one.policy for one in replayed.outcomes if one.policy != OURS]
     first = next((name for name in BESIDE_FIRST if name in others), "")
     return "".join(
-        f"<option{' selected' if name == first else ''}>{escape(name)}</option>" for name in others
+        f"<option{' selected' if name == first else ''}>{safe(name)}</option>" for name in others
     )
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    head = "".join(f"<th>{safe(cell)}</th>" for cell in rows[0])
     body = "".join(
         f"<tr{' class=ours' if row[0] == OURS else ''}>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        + "".join(f"<td>{safe(cell)}</td>" for cell in row)
         + "</tr>"
         for row in rows[1:]
     )
@@ -113,7 +114,7 @@ def _cut(replayed: Replayed, top: int) -> str:
         one.policy: max([turn.tokens for turn in one.turns] or [0]) for one in replayed.outcomes
     }
     cut = [f"{name} to {tokens:,}" for name, tokens in most.items() if tokens > top]
-    return f"; higher go {escape(', '.join(cut))}" if cut else ""
+    return f"; higher go {safe(', '.join(cut))}" if cut else ""
 
 
 def _marks(replayed: Replayed, top: int) -> str:
@@ -135,26 +136,26 @@ def _curve(outcome: Outcome, top: int) -> str:
         for at, turn in enumerate(outcome.turns)
     )
     kind = "curve ours" if outcome.policy == OURS else "curve"
-    name = escape(outcome.policy, quote=True)
+    name = safe(outcome.policy)
     return f'<polyline class="{kind}" data-policy="{name}" points="{points}"/>'
 
 
 def _lists(replayed: Replayed, redact: Redact) -> str:
     """The receipts, and the names that each policy lost."""
     receipts = "".join(
-        f"<li>{_turn(one.turn)} {escape(one.strategy)}, {one.tokens_before:,} to"
+        f"<li>{_turn(one.turn)} {safe(one.strategy)}, {one.tokens_before:,} to"
         f" {one.tokens_after:,} tokens</li>"
         for one in replayed.receipts
     )
     parts = []
     for outcome in replayed.outcomes:
         lost = "".join(
-            f"<li>{_turn(one.turn)} {escape(redact(one.name))}"
-            f"<pre>{escape(redact(one.line))}</pre></li>"
+            f"<li>{_turn(one.turn)} {safe(redact(one.name))}"
+            f"<pre>{safe(redact(one.line))}</pre></li>"
             for one in outcome.lost
         )
         if lost:
-            parts.append(behind(escape(outcome.policy), f"<ul>{lost}</ul>"))
+            parts.append(behind(safe(outcome.policy), f"<ul>{lost}</ul>"))
     heading = "the names that each policy lost, and the line they stood on"
     shown = behind("the receipts of refold", f"<ul>{receipts}</ul>")
     return shown + (behind(heading, "".join(parts)) if parts else "")
@@ -181,13 +182,14 @@ def _json(replayed: Replayed, kept: Kept, redact: Redact) -> str:
 def _shown(texts: list[str]) -> list[tuple[str, str, int]]:
     """The messages: the role, as much of the text as there is room for, and the number of
     characters left out."""
-    written = [len(msgspec.json.encode(text)) + 5 * (text.count("<") + text.count("&"))
-               for text in texts]  # fmt: skip
+    parts = [text.partition("\0") for text in texts]
+    saids = [(visible(role), visible(said)) for role, _, said in parts]
+    written = [len(msgspec.json.encode(said)) + 5 * (said.count("<") + said.count("&"))
+               for _, said in saids]  # fmt: skip
     most = room(written)
     shown = []
-    for text, size in zip(texts, written):
-        role, _, said = text.partition("\0")
-        chars = max(1, len(text) * most // max(1, size)) if size > most else len(said)
+    for (role, said), size in zip(saids, written):
+        chars = max(1, len(said) * most // max(1, size)) if size > most else len(said)
         shown.append((role, said[:chars], max(0, len(said) - chars)))
     return shown
 
@@ -330,9 +332,14 @@ def document(mark: str, title: str, body: str, *, style: str, script: str = "") 
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
-<title>{escape(title)}</title><style>{style}</style></head><body>
+<title>{safe(title)}</title><style>{style}</style></head><body>
 {body}{end}</body></html>
 """
+
+
+def safe(text: str) -> str:
+    """A text as HTML: every character is visible, and none is a tag."""
+    return escape(visible(text))
 
 
 def asset(package: str, name: str) -> str:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.conversations.listing import PROGRAMS, RESUMING, resuming
+from refold.edges.cli.screen import Screen
+from refold.edges.proxy.supervisor import Ended
 from tests.edges.cli.rooms import as_json, run
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -38,10 +40,54 @@ def test_the_agent_runs_in_the_folder_of_its_session(
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     held(agent, str(folder))
     here = Path.cwd()
-    assert run("resume", "old").exit_code == 3
+    assert run("resume", "old", "--yes").exit_code == 3
     said = [str(folder), " ".join([*RESUMING[agent][1:], SESSION])]
     assert (tmp_path / "ran").read_text().splitlines() == said
     assert Path.cwd() == here
+
+
+PLACES = {"here": ".", "by a link": "link", "above": "..", "below": "below", "beside": "../beside"}
+
+
+@pytest.mark.parametrize("agent", RESUMING)
+@pytest.mark.parametrize("place", PLACES)
+def test_an_agent_starts_unasked_only_in_the_current_folder(
+    place: str, agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[tuple[str, ...], str]] = []
+
+    def run_agent(words: tuple[str, ...], *_: object, **__: object) -> Ended:
+        ran.append((tuple(words), os.getcwd()))
+        return Ended(status=0)
+
+    monkeypatch.setattr("refold.edges.proxy.supervisor.run_agent", run_agent)
+    here = tmp_path / "clone"
+    for folder in (here / "below", tmp_path / "beside"):
+        folder.mkdir(parents=True)
+    (here / "link").symlink_to(here)
+    monkeypatch.chdir(here)
+    folder = here / PLACES[place]
+    held(agent, str(folder))
+    words = (*RESUMING[agent], SESSION)
+    done = run("resume", "old")
+    if place in ("here", "by a link"):
+        assert done.exit_code == 0 and ran == [(words, str(here))]
+        return
+    by_hand = f"cd {folder.resolve()} && {' '.join(words)}"
+    assert done.exit_code == 2 and ran == [] and by_hand in done.stderr
+    monkeypatch.setattr(Screen, "can_ask", True)
+    for answer in ("no", "yes"):
+        asked = run("resume", "old", input=f"{answer}\n")
+        assert "".join(by_hand.split()) in "".join(asked.stderr.split())
+        assert ran == ([(words, str(folder.resolve()))] if answer == "yes" else [])
+    assert run("resume", "old", "--yes").exit_code == 0 and len(ran) == 2
+
+
+@given(folder=st.text("a./~", min_size=1, max_size=8).filter(lambda text: text[0] != "/"))
+def test_a_folder_that_is_not_a_whole_path_is_refused_whatever_is_agreed_to(folder: str) -> None:
+    held("opencode", folder)
+    refused = run("resume", "old", "--yes")
+    assert refused.exit_code == 2 and "not a whole path" in refused.stderr
 
 
 def test_what_cannot_be_resumed_is_refused_with_what_can_be_done(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
+from refold.display import visible
 from refold.edges.commands.page import page_file
 from refold.edges.displays.browser import Browsed, Entry, Folded, Written, browser_page, timeline
 from refold.log.message_history import history_of
@@ -94,7 +95,9 @@ def test_nothing_that_was_said_becomes_a_tag(texts: list[str]) -> None:
     store = open_store("memory:")
     context = filled(store, 8, "".join(texts))
     context.compact("hide", preset="half")
-    tags = Tags(page_file(store, context))
+    page = page_file(store, context)
+    tags = Tags(page)
+    assert visible(page) == page
     assert {tag for tag, _ in tags.tags} <= ALLOWED
     assert not any(key.startswith("on") for _, found in tags.tags for key in found)
     links = [found["href"] for _, found in tags.tags if found.get("href")]
@@ -128,9 +131,17 @@ def test_what_a_provider_wrote_becomes_no_tag_and_has_no_secrets(text: str) -> N
     entry = Entry(seq=1, at_ms=0, role="user", tokens=1, text="")
     fold = Folded(handle="#1", text="gist", tokens=1, why="", entries=[entry], written=said)
     shown = Browsed(
-        conversation="c", title="", facts=(), window=1, parts=(), sizes=(), batches=(), items=[fold]
+        conversation="c",
+        title=text,
+        facts=(),
+        window=1,
+        parts=(),
+        sizes=(),
+        batches=(),
+        items=[fold],
     )
     page = browser_page(shown, redactor(refold.Config().redact, "exports"))
+    assert visible(page) == page
     assert {tag for tag, _ in Tags(page).tags} <= ALLOWED
     assert SECRET not in page and "gist" in page
 

@@ -1,8 +1,9 @@
 """`refold resume`: continues a session in the agent that held it.
 
 An imported session is continued by its agent's own command, in its folder; a conversation of
-`refold chat` in a chat. Neighbours: `search` shows the same command, `conversations.listing` knows
-it, `edges.proxy.supervisor` runs it.
+`refold chat` in a chat. An agent obeys the files of the folder it starts in, and a log may come
+with a clone, so any folder but the current one is shown and confirmed first. Neighbours: `search`
+shows the same command, `conversations.listing` knows it, `edges.proxy.supervisor` runs it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import shlex
 from contextlib import chdir
 
+from refold.checked import quoted
 from refold.conversations.listing import FOLDER, IMPORTED, meta_of, resuming
-from refold.edges.commands.command import Result, Screen, command
+from refold.edges.commands.command import Result, Screen, Yes, command
 from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound
 
@@ -32,10 +34,10 @@ class Resumed(Result, frozen=True, kw_only=True):
 
 @command(
     "resume",
-    details="Runs claude --resume, codex resume or the like in the session's folder; what refold "
-    "chat held, in a chat.",
+    details="Runs claude --resume, codex resume or the like in the session's folder, after a "
+    "question if that is not this one; what refold chat held, in a chat.",
 )
-def resume(session: Session) -> Result:
+def resume(session: Session, *, yes: Yes = False) -> Result:
     about = session.store.conversation(session.conversation)
     metadata = meta_of(session.store, about).metadata or {}
     words, folder = resuming(metadata), metadata.get(FOLDER)
@@ -47,12 +49,21 @@ def resume(session: Session) -> Result:
         from refold.edges.commands.chat import chat
 
         return chat(session, resume=about.id)
-    if isinstance(folder, str) and folder and not os.path.isdir(folder):
-        hint = f"the session may be of another machine; by hand: {shlex.join(words)}"
-        raise NotFound(f"{about.id} was held in {folder}, which is not here", hint=hint)
+    here = place = os.getcwd()
+    if isinstance(folder, str) and folder:
+        if not os.path.isabs(folder):
+            reason = f"{about.id} names the folder {quoted(folder)}, which is not a whole path"
+            raise Invalid(reason, hint=f"by hand, in the folder you mean: {shlex.join(words)}")
+        if not os.path.isdir(folder):
+            hint = f"the session may be of another machine; by hand: {shlex.join(words)}"
+            raise NotFound(f"{about.id} was held in {folder}, which is not here", hint=hint)
+        place = os.path.realpath(folder)
+    if place != here:
+        by_hand = f"cd {shlex.quote(place)} && {shlex.join(words)}"
+        reason = f"{about.id} was held in another folder; by hand: {by_hand}"
+        session.confirm(f"Run this, which obeys the files there: {by_hand} ?", yes, reason)
     from refold.edges.proxy.supervisor import run_agent
 
-    place = folder if isinstance(folder, str) and folder else os.getcwd()
     if session.screen is not None:
         session.screen.note(f"running {shlex.join(words)} in {place}")
     session.close()

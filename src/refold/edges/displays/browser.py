@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -27,7 +26,7 @@ from refold.edges.displays.panel import tenths_of
 from refold.log.message_history import Trace
 from refold.log.states import Batch
 from refold.log.unfold import body_text, span_of
-from refold.replay.page import TEXT_BYTES_MAX, asset, behind, document, legend, room
+from refold.replay.page import TEXT_BYTES_MAX, asset, behind, document, legend, room, safe
 
 OFF = "not on the page"
 _RESTORED = re.compile(r"restored to #(\d+)")
@@ -205,8 +204,8 @@ def browser_page(shown: Browsed, redact: Redact) -> str:
     texts = _Texts(shown.items, redact)
     body = "\n".join(
         (
-            f"<h1>{_safe(title)}</h1>",
-            f"<p>{_safe('; '.join((shown.conversation, *shown.facts)))}</p>",
+            f"<h1>{safe(title)}</h1>",
+            f"<p>{safe('; '.join((shown.conversation, *shown.facts)))}</p>",
             _window(shown),
             _curve(shown),
             _lists(shown, texts, redact),
@@ -215,11 +214,6 @@ def browser_page(shown: Browsed, redact: Redact) -> str:
     )
     style = asset("refold.replay", "document.css") + asset(__package__, "browser.css")
     return document(MARK, title, body, style=style)
-
-
-def _safe(text: str) -> str:
-    """A text as HTML: every character is visible, and none is a tag."""
-    return escape(visible(text))
 
 
 # --- the window and its size over time ---
@@ -316,7 +310,7 @@ def _behind(heading: str, lines: Sequence[str]) -> str:
 def _link(entry: Entry, texts: _Texts) -> str:
     begin = cut(one_line(texts.whole(entry.text)), LINE_CHARS)
     size = number(entry.tokens, "token")
-    return f'<li><a href="#m{entry.seq}">#{entry.seq}</a> {size}: {_safe(begin)}</li>'
+    return f'<li><a href="#m{entry.seq}">#{entry.seq}</a> {size}: {safe(begin)}</li>'
 
 
 def _receipts(batches: Sequence[Batch], redact: Redact) -> str:
@@ -330,7 +324,7 @@ def _receipts(batches: Sequence[Batch], redact: Redact) -> str:
     if not rows:
         return ""
     head = "".join(f"<th>{cell}</th>" for cell in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{_safe(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{safe(cell)}</td>' for cell in row)}</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return behind(number(len(rows), "compaction"), f'<div class="wide">{table}</div>')
 
@@ -349,7 +343,7 @@ class _Texts:
     def __init__(self, items: Sequence[Item], redact: Redact) -> None:
         self._redact = redact
         self._known: dict[str, str] = {}
-        sizes = [len(_safe(self.whole(text)).encode()) for text in _texts(items)]
+        sizes = [len(safe(self.whole(text)).encode()) for text in _texts(items)]
         self._most = room(sizes) if sizes else TEXT_BYTES_MAX
 
     def whole(self, text: str) -> str:
@@ -361,12 +355,12 @@ class _Texts:
     def html(self, text: str) -> str:
         """As much of the text as there is room for, and the number of characters left out."""
         said = visible(self.whole(text))
-        size = len(escape(said).encode())
+        size = len(safe(said).encode())
         if size <= self._most:
-            return f"<pre>{escape(said)}</pre>"
+            return f"<pre>{safe(said)}</pre>"
         chars = max(1, len(said) * self._most // size)
         more = number(len(said) - chars, "more character")
-        return f'<pre>{escape(said[:chars])}</pre><div class="role">... {more}</div>'
+        return f'<pre>{safe(said[:chars])}</pre><div class="role">... {more}</div>'
 
 
 def _texts(items: Sequence[Item]) -> Iterator[str]:
@@ -406,7 +400,7 @@ def _box(entry: Entry, who: str, content: str) -> str:
     said = f"#{entry.seq} {who}{pinned}, {number(entry.tokens, 'token')}, {moment(entry.at_ms)}"
     kind = " user" if entry.role == "user" else ""
     return (
-        f'<div class="said{kind}" id="m{entry.seq}"><div class="role">{_safe(said)}'
+        f'<div class="said{kind}" id="m{entry.seq}"><div class="role">{safe(said)}'
         f"{_size(entry.tokens)}</div>{content}</div>\n"
     )
 
@@ -426,7 +420,7 @@ def _written(written: Written | None, texts: _Texts) -> str:
         return ""
     text = texts.html(written.text) if written.text else ""
     heading, rest = (
-        f'<div class="role">{_safe(line)}</div>' for line in (written.heading, written.rest)
+        f'<div class="role">{safe(line)}</div>' for line in (written.heading, written.rest)
     )
     return f"{heading}{text}{rest}"
 
@@ -437,11 +431,11 @@ def _fold(fold: Folded, texts: _Texts) -> str:
     if fold.text:
         said = f"{fold.handle} on the page, {number(fold.tokens, 'token')}"
         stands = (
-            f'<div class="said new"><div class="role">{_safe(said)}{_size(fold.tokens)}</div>'
+            f'<div class="said new"><div class="role">{safe(said)}{_size(fold.tokens)}</div>'
             f"{_written(fold.written, texts)}{texts.html(fold.text)}</div>"
         )
     count = number(len(fold.entries), "message")
     size = number(sum(entry.tokens for entry in fold.entries), "token")
     heading = f"{count} folded here, {size}: {cut(one_line(texts.whole(fold.why)), LINE_CHARS)}"
     inside = "".join(_box(entry, entry.role, texts.html(entry.text)) for entry in fold.entries)
-    return f'{stands}<div class="fold">{behind(_safe(heading), inside)}</div>\n'
+    return f'{stands}<div class="fold">{behind(safe(heading), inside)}</div>\n'
