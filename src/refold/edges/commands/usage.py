@@ -189,7 +189,7 @@ def stored_calls(store: Store, about: Conversation) -> Iterator[Call]:
 
 def cost_of_all(store: Store, listed: Collection[Overview]) -> float | None:
     """What these conversations cost together; None if nothing is known. Only those that may share
-    calls are read: forks, their parents, and those that began at one time or with the same words."""
+    calls are read: forks, their parents, and those that began at the same time or alike."""
     priced = [one for one in listed if one.cost is not None]
     if not priced:
         return None
