@@ -189,14 +189,17 @@ def stored_calls(store: Store, about: Conversation) -> Iterator[Call]:
 
 def cost_of_all(store: Store, listed: Collection[Overview]) -> float | None:
     """What these conversations cost together; None if nothing is known. Only those that may share
-    calls are read: forks, their parents, and those that began at the same time."""
+    calls are read: forks, their parents, and those that began at the same time or alike."""
     priced = [one for one in listed if one.cost is not None]
     if not priced:
         return None
     parents = {one.parent for one in priced}
-    starts = Counter(one.at_ms for one in priced)
+    starts = Counter(start for one in priced for start in (one.at_ms, one.preview))
     is_shared = {
-        one.id: bool(one.parent) or one.id in parents or starts[one.at_ms] > 1 for one in priced
+        one.id: bool(one.parent)
+        or one.id in parents
+        or max(starts[one.at_ms], starts[one.preview]) > 1
+        for one in priced
     }
     total = sum(one.cost or 0.0 for one in priced if not is_shared[one.id])
     once = CallsOnce(one.id for one in priced)
