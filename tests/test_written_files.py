@@ -111,6 +111,18 @@ def test_no_file_is_written_through_a_planted_link() -> None:
     assert set(ALLOWED) <= set(found), "a reason for a call that is gone"
 
 
+def test_only_one_function_opens_a_database() -> None:
+    """It looks for a planted journal first."""
+    found = [
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("apsw.Connection", "sqlite3.connect")
+    ]
+    assert found == ["system/sqlite_file.py"]
+
+
 @pytest.mark.parametrize(
     ("source", "count"),
     [

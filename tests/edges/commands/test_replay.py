@@ -208,6 +208,13 @@ def test_a_page_is_written_without_secrets_and_replaces_only_its_like(
     (tmp_path / "mine.html").write_text("mine")
     assert run("replay", "s.json", "--html", "mine.html").exit_code == 4
     assert (tmp_path / "mine.html").read_text() == "mine"
+    for target in ("mine.html", "none.html", "page.html"):
+        link = tmp_path / "link.html"
+        link.symlink_to(target)
+        before = sorted(tmp_path.iterdir())
+        assert run("replay", "s.json", "--html", "link.html").exit_code == 4 and link.is_symlink()
+        assert sorted(tmp_path.iterdir()) == before
+        link.unlink()
     assert run("replay", "--all", "--html", "all.html").exit_code == 2
 
 
