@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import testing
+from refold.log.stored_logs import conversations
 from refold.memory.semantic import SemanticMemory
 from refold.stores import open_store
 from refold.stores.memory import MemoryStore
@@ -142,6 +143,78 @@ def test_a_store_that_is_not_there_is_told_before_anything_is_gone(tmp_path):
                 context.memory.forget(entry.id, stores=[wrong])
         assert [one.id for one in context.memory.list()] == [entry.id]
     assert not (tmp_path / "none.db").exists()
+
+
+def answered(context: refold.Context, id: str, name: str, text: str) -> None:
+    call = {"type": "tool_use", "id": id, "name": name, "input": {"query": "x"}}
+    context.append({"role": "assistant", "content": [call]})
+    context.append_result(id, text)
+
+
+@pytest.mark.parametrize("name", ["refold_search", "refold_unfold", "Bash"])
+def test_a_result_shows_an_entry_by_its_id_or_its_row_and_not_by_a_word_in_it(url, name):
+    with opened(url) as context:
+        entry, other = context.memory.store("tests"), context.memory.store("All tests pass")
+        told = (f"the schema has 42 columns, the tests pass; {other.id} says so", "- tests (slow)s")
+        rows = (
+            f"{entry.id} (2026-11-16, user): tes",
+            "mem-0 (2026-11-16, user): Tests",
+            "  - tests (2026-11-16, #3 of talk)",
+            f'{{"id": "{entry.id}", "content": "tests"}}',
+        )
+        context.append({"role": "user", "content": "look it up"})
+        for number, text in enumerate((*told, *rows)):
+            answered(context, f"t{number}", name, f"Found:\n{text}\nThe end.")
+        done = context.memory.forget(entry.id)
+        assert done.messages == len(rows) and len(done.mentions) == len(told)
+        page = str(context.request())
+        assert all(text in page for text in told)
+        assert not any(f"Found:\\n{text}" in page for text in rows)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["asked", "recalled", "searched", "said", "forked", "stored", "compacted"]),
+        min_size=1,
+        max_size=7,
+    ),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_dry_run_tells_exactly_what_is_erased_and_writes_nothing(steps, source):
+    store = MemoryStore()
+    with refold.Context(store, "talk") as context:
+        context.update(model="claude-sonnet-5-5", window=24_000)
+        seq = context.append({"role": "user", "content": f"Note: {SECRET}."})[-1].seq
+        entry = context.memory.store(SECRET, tags=["gone"], source=seq)
+        for number, step in enumerate(steps):
+            match step:
+                case "asked":
+                    say(context, "What is the staging key?")
+                case "recalled":
+                    answered(context, f"t{number}", "recall", f"{entry.id} (now): {SECRET}")
+                case "searched":
+                    answered(context, f"t{number}", "refold_search", f"#{seq} {SECRET} is here")
+                case "said":
+                    context.append({"role": "user", "content": f"I said: {SECRET}."})
+                case "forked":
+                    context.fork(f"fork{number}").close()
+                case "stored":
+                    context.memory.store(f"{SECRET} in zone {number}", tags=["gone"], scope="user")
+                case "compacted":
+                    chatter(context, 3)
+                    context.compact("gist", target=2_000)
+        heads = {id: store.conversation(id).head for id in map(str, ids_of(store))}
+        told = context.memory.forget(tag="gone", source=source, dry_run=True)
+        assert heads == {id: store.conversation(id).head for id in map(str, ids_of(store))}
+        assert entry.id in told.entries and "gone" in str(context.memory.list())
+        assert context.memory.forget(tag="gone", source=source) == told
+        assert sum(messages for _, messages, _ in told.shown_in) == told.messages
+        assert sum(summaries for *_, summaries in told.shown_in) == told.summaries
+
+
+def ids_of(store: MemoryStore) -> list[str]:
+    return [about.id for about in conversations(store)]
 
 
 # --- the source ---

@@ -82,13 +82,15 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
 
 class Forgotten(Struct, frozen=True, kw_only=True):
     """The result of `forget`: the forgotten entries, and the numbers of erased events, of messages
-    that showed them, and of summaries of those. `mentions` are messages with the same words that
-    stay: a conversation and a seq. `out_of_reach` lists other places that may still have them."""
+    that showed them, and of summaries of those. `shown_in` has the last two for each conversation.
+    `mentions` are messages with the same words that stay: a conversation and a seq. `out_of_reach`
+    lists other places that may still have them."""
 
     entries: tuple[str, ...] = ()
     events: int = 0
     messages: int = 0
     summaries: int = 0
+    shown_in: tuple[tuple[str, int, int], ...] = ()
     mentions: tuple[tuple[str, int], ...] = ()
     out_of_reach: tuple[str, ...] = ("earlier exports", "backups of the files")
 
@@ -98,6 +100,7 @@ class Forgotten(Struct, frozen=True, kw_only=True):
             events=self.events + other.events,
             messages=self.messages + other.messages,
             summaries=self.summaries + other.summaries,
+            shown_in=self.shown_in + other.shown_in,
             mentions=tuple(dict.fromkeys(self.mentions + other.mentions)),
             out_of_reach=tuple(dict.fromkeys(self.out_of_reach + other.out_of_reach)),
         )

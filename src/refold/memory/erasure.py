@@ -9,9 +9,11 @@ without that record, the next process of this user that opens the memory finishe
 A log may come with a clone or from a team mate, so what it says destroys nothing and names no store
 to open: only the user's own order does. Without one, an unfinished erasure is reported.
 
-A message shows an entry if it was put on the page for it (`engine.conversation_memory`), is a
-tool's result or a call with it, or is its source and `source` is set. The whole message is erased,
-with the summaries that may quote it. Other messages with the same words are reported. Neighbours:
+A message shows an entry if it was put on the page for it (`engine.conversation_memory`), is the
+call that stored it or a tool's result that has its row of `recall` or its id with its words, or is
+its source and `source` is set; then a result with the source's handle and the words shows it, too.
+The whole message is erased, with the summaries that may quote it. Other messages with the same
+words are reported. A dry run walks the same way. Neighbours:
 `fold` knows what is unfinished, `semantic` offers `forget`.
 """
 
@@ -19,6 +21,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import islice
@@ -60,7 +64,6 @@ from refold.memory.fold import Entries, is_sealed, sealed
 from refold.memory.journal import Journal
 from refold.memory.ranking import Finder
 from refold.patterns import regex
-from refold.search.snippets import OWN_PREFIX
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.settings.sources import data_folder
 from refold.stores import erase_events, is_same_place, is_there, near_url, open_store
@@ -72,7 +75,15 @@ BY = "memory"
 REMEMBER = "remember"
 _WORD = regex(r"\w+")
 OUT_OF_REACH = ("earlier exports", "backups of the files")
+# A row of `recall`, and one on the page.
+_ROW = regex(
+    r"^[ \t]*(?:(mem-[\w-]+) \([^\n]*?\): ([^\n]*)|- ([^\n]*) \([^()\n]*\))$", re.MULTILINE
+)
+_NAME = regex(r"#\d+|[\w-]+")
 OTHER_STORES = "conversations in stores that were not named"
+
+
+Place = tuple[str, str, int]  # an event: a store, a conversation, a seq
 
 
 class Which(Struct, frozen=True, kw_only=True):
@@ -110,11 +121,14 @@ class Order(Struct, frozen=True, kw_only=True):
 
 class Forgetter(Struct, frozen=True):
     """Forgets entries of a journal, in its index and in the stores whose conversations may show
-    them, the journal's own among them."""
+    them, the journal's own among them. `going` are the events erased so far; a dry run only counts
+    them."""
 
     journal: Journal
     finder: Finder
     stores: tuple[Store, ...]
+    going: set[Place] = msgspec.field(default_factory=set)
+    dry_run: bool = False
 
     def forget(self, ids: Sequence[str], *, source: bool, others: Sequence[str]) -> Forgotten:
         """Forgets these entries, and all entries merged with them."""
@@ -129,6 +143,8 @@ class Forgetter(Struct, frozen=True):
             sources=frozenset(said_in if source else ()),
             stores=tuple(others),
         )
+        if self.dry_run:
+            return self._receipt(order, versions, self._erase_shown(order, versions))
         disk.write_own(str(self._order_file(order.entries[0])), msgspec.json.encode(order))
         marked = [
             Memory(entry=order.entries[0], state="forgotten", seal=one) for one in order.seals
@@ -167,12 +183,37 @@ class Forgetter(Struct, frozen=True):
         except (OSError, msgspec.DecodeError):
             return None  # the caller reports what cannot be finished
 
+    def _erase_shown(self, order: Order, versions: Sequence[Version]) -> list[Erased]:
+        contents = tuple(dict.fromkeys(one.body.content for one in versions if one.body.content))
+        with _opened(order.stores, self.stores) as more:
+            return [
+                erase_shown(store, order, contents, self.going, dry_run=self.dry_run)
+                for store in (*self.stores, *more)
+            ]
+
+    def _receipt(
+        self, order: Order, versions: Sequence[Version], erased: Sequence[Erased]
+    ) -> Forgotten:
+        shown_in = tuple(place for one in erased for place in one.shown_in)
+        mentions = tuple(place for one in erased for place in one.mentions)
+        reported = [f"#{seq} of {id}, which says it too" for id, seq in mentions[:MENTIONS_TOLD]]
+        reported += [f"artifact {name}" for one in erased for name in one.artifacts]
+        if self.journal.scope == "user":
+            reported.append(OTHER_STORES)
+        return Forgotten(
+            entries=order.entries,
+            events=len(versions),
+            messages=sum(messages for _, messages, _ in shown_in),
+            summaries=sum(summaries for *_, summaries in shown_in),
+            shown_in=shown_in,
+            mentions=mentions,
+            out_of_reach=(*reported, *OUT_OF_REACH),
+        )
+
     def _erase(self, order: Order, versions: Sequence[Version]) -> Forgotten:
         """Erases the words of entries marked as forgotten, and records completion."""
         entries = order.entries
-        contents = tuple(dict.fromkeys(one.body.content for one in versions if one.body.content))
-        with _opened(order.stores, self.stores) as more:
-            erased = [erase_shown(store, order, contents) for store in (*self.stores, *more)]
+        erased = self._erase_shown(order, versions)
         seqs = [version.seq for version in versions]
         self.finder.erase(self.journal.id, seqs, entries)
         # If all words are erased, erasing one event again cleans the file, which a killed process
@@ -183,7 +224,7 @@ class Forgetter(Struct, frozen=True):
         for store in self.stores:
             store.flush()
         self._order_file(entries[0]).unlink(missing_ok=True)
-        return _receipt(entries, len(seqs), erased, is_users=self.journal.scope == "user")
+        return self._receipt(order, versions, erased)
 
 
 def _ended_by(known: Entries, gone: set[int], entries: Container[str]) -> Iterator[Memory]:
@@ -210,24 +251,6 @@ def _opened(urls: Sequence[str], known: Sequence[Store]) -> Iterator[list[Store]
         yield [one for one in opened if not any(is_same_place(one, other) for other in known)]
 
 
-def _receipt(
-    entries: Sequence[str], events: int, erased: Sequence[Erased], *, is_users: bool
-) -> Forgotten:
-    mentions = tuple(place for one in erased for place in one.mentions)
-    reported = [f"#{seq} of {id}, which says it too" for id, seq in mentions[:MENTIONS_TOLD]]
-    reported += [f"artifact {name}" for one in erased for name in one.artifacts]
-    if is_users:
-        reported.append(OTHER_STORES)
-    return Forgotten(
-        entries=tuple(entries),
-        events=events,
-        messages=sum(one.messages for one in erased),
-        summaries=sum(one.summaries for one in erased),
-        mentions=mentions,
-        out_of_reach=(*reported, *OUT_OF_REACH),
-    )
-
-
 def stores_checked(urls: Sequence[str]) -> list[str]:
     """The URLs of existing stores; NotFound, before anything is written, if one does not exist."""
     with _opened(urls, ()) as opened:
@@ -245,11 +268,10 @@ def which_checked(ids: Sequence[str] | None, which: Which) -> None:
 
 
 class Erased(Struct, frozen=True, kw_only=True):
-    """The numbers of erased messages and summaries, the remaining messages with the same words, and
-    the artifacts of erased messages."""
+    """The numbers of erased messages and summaries by conversation, the remaining messages with the
+    same words, and the artifacts of erased messages."""
 
-    messages: int = 0
-    summaries: int = 0
+    shown_in: tuple[tuple[str, int, int], ...] = ()
     mentions: tuple[tuple[str, int], ...] = ()
     artifacts: tuple[str, ...] = ()
 
@@ -264,27 +286,36 @@ class _ConversationMatches(Struct):
     artifacts: list[str]
 
 
-def erase_shown(store: Store, order: Order, contents: Sequence[str]) -> Erased:
-    """Erases entries with these contents from all conversations of a store, and from its index."""
+def erase_shown(
+    store: Store, order: Order, contents: Sequence[str], going: set[Place], *, dry_run: bool
+) -> Erased:
+    """Erases entries with these contents from all conversations of a store, and from its index,
+    except the events `going` already, to which it adds. A dry run only counts."""
     spoken = [words for words in map(_plain_words, contents) if words]
-    about_all = list(conversations(store))
     found = [
-        matches for about in about_all if (matches := _matches_in(store, about, order, spoken))
+        matches
+        for about in list(conversations(store))
+        if (matches := _matches_in(store, about, order, spoken, going))
     ]
-    going = [matches for matches in found if matches.erasures]
-    for matches in going:
-        _announce(store, matches)
-    for matches in going:
-        _erase_bytes(store, matches)
-    if going:
-        _erase_from_index(store)
-    gone = {_own(matches.about, seq) for matches in going for seq in matches.erasures}
-    summaries = {_own(matches.about, seq) for matches in going for seq in matches.summaries}
+    showing = [matches for matches in found if matches.erasures]
+    if not dry_run:
+        for matches in showing:
+            _announce(store, matches)
+        for matches in showing:
+            _erase_bytes(store, matches)
+        if showing:
+            _erase_from_index(store)
+    gone = {_own(matches.about, seq) for matches in showing for seq in matches.erasures}
+    summaries = {_own(matches.about, seq) for matches in showing for seq in matches.summaries}
+    going.update((store.url, *own) for own in gone)
+    by_id = Counter(id for id, _ in gone)
+    of_summaries = Counter(id for id, _ in summaries)
     return Erased(
-        messages=len(gone - summaries),
-        summaries=len(summaries),
+        shown_in=tuple(
+            (id, by_id[id] - of_summaries[id], of_summaries[id]) for id in sorted(by_id)
+        ),
         mentions=tuple((matches.about.id, seq) for matches in found for seq in matches.mentions),
-        artifacts=tuple(dict.fromkeys(name for matches in going for name in matches.artifacts)),
+        artifacts=tuple(dict.fromkeys(name for matches in showing for name in matches.artifacts)),
     )
 
 
@@ -297,12 +328,18 @@ def _own(about: Conversation, seq: int) -> tuple[str, int]:
 
 
 def _matches_in(
-    store: Store, about: Conversation, order: Order, spoken: Sequence[str]
+    store: Store,
+    about: Conversation,
+    order: Order,
+    spoken: Sequence[str],
+    going: set[Place],
 ) -> _ConversationMatches | None:
-    """The matches in one conversation; None if there are none."""
+    """The matches in one conversation except those `going` already; None if there are none."""
     matches = _ConversationMatches(about, {}, [], [], [])
     edits: list[tuple[int, Edit]] = []
     for event, body in _bodies(store, about):
+        if (store.url, *_own(about, event.seq)) in going:
+            continue
         if isinstance(body, Message):
             _match_message(matches, event, body, order, spoken)
         elif isinstance(body, Summarize | Replace):
@@ -332,7 +369,7 @@ def _match_message(
     spoken: Sequence[str],
 ) -> None:
     is_source = (matches.about.id, event.seq) in order.sources
-    if is_source or _shows(message, order.ids, spoken):
+    if is_source or _shows(message, order, spoken):
         matches.erasures[event.seq] = Erase(
             seq=event.seq,
             role=message.role,
@@ -346,23 +383,33 @@ def _match_message(
         matches.mentions.append(event.seq)
 
 
-def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool:
-    """Whether a message shows an entry: as a memory on the page, as a result of a tool that recalls
-    it or of refold's own tools, or as the call that stored it."""
+def _shows(message: Message, order: Order, spoken: Sequence[str]) -> bool:
+    """Whether a message shows an entry: as a memory on the page, as a tool's result with the entry
+    itself, or as the call that stored it."""
     shown = message.metadata.get(MEMORIES)
     if shown is not None and (
-        not ids.isdisjoint(shown) or _has_any("\n".join(map(_block_text, message.blocks)), spoken)
+        not order.ids.isdisjoint(shown)
+        or _has_any("\n".join(map(_block_text, message.blocks)), spoken)
     ):
         return True
     for block in message.blocks:
-        text = _block_text(block)
-        recalls = isinstance(block, ToolResult) and (
-            block.name.startswith(OWN_PREFIX) or any(id in text for id in ids)
-        )
-        remembers = isinstance(block, ToolCall) and block.name == REMEMBER
-        if (recalls or remembers) and _has_any(text, spoken):
+        if isinstance(block, ToolResult) and _recalls(_block_text(block), order, spoken):
             return True
+        if isinstance(block, ToolCall) and block.name == REMEMBER:
+            said = (arguments_object(block) or {}).get("content", arguments_text(block))
+            if _plain_words(str(said)) in spoken:
+                return True
     return False
+
+
+def _recalls(text: str, order: Order, spoken: Sequence[str]) -> bool:
+    """Whether a result shows an entry: by its row, or by its id (or the handle of a message that
+    goes with it) and its words. A result with the same words alone only mentions it."""
+    names = {*order.entries, *(f"#{seq}" for _, seq in order.sources)}
+    return any(
+        row[1] in order.entries or _plain_words(row[2] or row[3] or "") in spoken
+        for row in _ROW.finditer(text)
+    ) or (not names.isdisjoint(_NAME.findall(text)) and _has_any(text, spoken))
 
 
 def _block_text(block: Block) -> str:

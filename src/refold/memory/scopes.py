@@ -16,7 +16,7 @@ from refold.checked import quoted
 from refold.core.model import MEMORY_PREFIX, Memory
 from refold.errors import Invalid, NotFound
 from refold.memory.entry import Forgotten, MemoryEntry, Run, Version, is_whole
-from refold.memory.erasure import MENTIONS_TOLD, Forgetter, Which
+from refold.memory.erasure import MENTIONS_TOLD, Forgetter, Place, Which
 from refold.memory.fold import Entries
 from refold.memory.inbox import repeated, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
@@ -203,28 +203,22 @@ class Scopes:
         stores = tuple(dict.fromkeys((self._store, journal.store)))
         return Forgetter(journal, self.finder(journal), stores)
 
-    def forgettable(self, meant: Iterable[tuple[Journal, list[str]]]) -> Forgotten:
-        """The entries that `forget` would erase, with those ever merged with them."""
-        gone = Forgotten(out_of_reach=())
-        for journal, ids in meant:
-            versions = journal.entries().versions_of(ids)
-            entries = dict.fromkeys([*ids, *(version.body.entry for version in versions)])
-            gone += Forgotten(entries=tuple(entries), events=len(versions), out_of_reach=())
-        return gone
-
     def forget(
         self,
         meant: Iterable[tuple[Journal, list[str]]],
         *,
         source: bool,
         others: Sequence[str],
+        dry_run: bool,
     ) -> Forgotten:
         """Forgets entries of these journals, and reports remaining entries that say the same."""
         done = Forgotten()
         said: set[str] = set()
+        going: set[Place] = set()
         for journal, ids in meant:
             said |= {one.claim.said for one in journal.entries().versions_of(ids)}
-            done += self.forgetter(journal).forget(ids, source=source, others=others)
+            forgetter = replace(self.forgetter(journal), going=going, dry_run=dry_run)
+            done += forgetter.forget(ids, source=source, others=others)
 
         def says_it(versions: Sequence[Version]) -> bool:
             return any(one.claim.said in said for one in versions)
@@ -233,6 +227,7 @@ class Scopes:
             f"{id} of {journal.scope}, which says it too"
             for journal in (self.all() if said else ())
             for id in journal.entries().chosen(says_it)
+            if id not in done.entries
         )
         return replace(done, out_of_reach=(*islice(same, MENTIONS_TOLD), *done.out_of_reach))
 

@@ -208,17 +208,15 @@ class SemanticMemory:
         conversations that showed it, in this store and in `stores`. Without ids, all entries with a
         tag, last said `before` a time, or said in a conversation: of every scope, including those
         of agents, unless `scope` is set. With `source`, also the messages that said it. No rule
-        brings it back. `out_of_reach` names remaining entries that say the same. A dry run only
-        returns the entries and the number of their events. NotFound if there is no such entry."""
+        brings it back. `out_of_reach` names remaining entries that say the same. A dry run
+        returns the same, and writes nothing. NotFound if there is no such entry."""
         ids = [id] if isinstance(id, str) else id
         which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
         which_checked(ids, which)
         others = stores_checked(stores)
         with self._lock:
             meant = self._scopes.meant(ids, which, scope)
-            if dry_run:
-                return self._scopes.forgettable(meant)
-            return self._scopes.forget(meant, source=source, others=others)
+            return self._scopes.forget(meant, source=source, others=others, dry_run=dry_run)
 
     # --- facts from messages ---
 

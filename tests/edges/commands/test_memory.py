@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold.edges.cli.screen import Screen
 from refold.edges.commands.memory import entry_meant
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
@@ -86,6 +87,39 @@ def test_forgetting_asks_and_names_what_it_means():
     assert "Forgotten: 1 event" in done("memory", "forget", "--tag", "infra", "--yes")
     assert entries("list") == []
     assert run("memory", "forget", "--yes").exit_code != 0
+
+
+def test_the_dry_run_and_the_question_name_the_conversations_that_lose_messages(monkeypatch):
+    done("memory", "add", "The staging port is 6432")
+    [entry] = json.loads(done("memory", "list", "--json"))["entries"]
+
+    def show(id: str) -> None:
+        with refold.open(id, store="sqlite:.refold/refold.db") as context:
+            context.append({"role": "user", "content": "What is the staging port?"})
+            assert "6432" in str(context.request())
+
+    show("one")
+    show("two")
+    told = done("memory", "forget", entry["id"], "--dry-run")
+    goes = "1 event, and 2 messages that showed it"
+    assert told.endswith(f"  one: 1 message\n  two: 1 message\n{goes}, would be forgotten.\n")
+    asked: list[str] = []
+
+    def answer(_: Screen, question: str) -> bool:
+        asked.append(question)
+        show(f"three{len(asked)}")
+        return True
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Screen, "can_ask", True)
+        patched.setattr(Screen, "ask", answer)
+        stopped = run("memory", "forget", entry["id"])
+    assert stopped.exit_code == 4 and "changed while you were asked" in stopped.stderr
+    assert asked == [f"Forget {entry['id']} for good, with 2 messages that showed it?"]
+    assert "  one: 1 message\n  two: 1 message\n" in stopped.stdout
+    assert entries("list") == ["The staging port is 6432"]
+    told = done("memory", "forget", entry["id"], "--yes")
+    assert "Forgotten: 1 event, and 3 messages that showed it.\n" in told
 
 
 @pytest.mark.parametrize(

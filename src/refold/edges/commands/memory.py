@@ -35,7 +35,7 @@ from refold.edges.commands.command import (
 )
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
-from refold.errors import Invalid, NotFound
+from refold.errors import Conflict, Invalid, NotFound
 from refold.log.log import now_ms
 from refold.memory.entry import ID_PREFIX, Forgotten, MemoryEntry
 from refold.memory.journal import MemoryChange
@@ -321,16 +321,30 @@ class Gone(Result, frozen=True, kw_only=True):
     def show(self, screen: Screen) -> None:
         done = self.forgotten
         show_removable(self.items, screen)
+        if self.items:  # otherwise the question has shown them
+            _show_places(done, screen)
         if self.dry_run:
-            screen.line(f"{number(done.events, 'event')} would be forgotten.")
+            screen.line(
+                f"{number(done.events, 'event')}, and {_messages(done)}, would be forgotten."
+            )
             return
         if not done.entries:
             screen.line("Nothing that is remembered fits: nothing was forgotten.")
             return
-        messages = f"{number(done.messages, 'message')} that showed it"
-        gists = f", {number(done.summaries, 'gist')} of those" if done.summaries else ""
-        screen.line(f"Forgotten: {number(done.events, 'event')}, and {messages}{gists}.")
+        screen.line(f"Forgotten: {number(done.events, 'event')}, and {_messages(done)}.")
         screen.line("Out of reach: " + ", ".join(done.out_of_reach) + ".")
+
+
+def _messages(done: Forgotten) -> str:
+    gists = f", {number(done.summaries, 'gist')} of those" if done.summaries else ""
+    return f"{number(done.messages, 'message')} that showed it{gists}"
+
+
+def _show_places(done: Forgotten, screen: Screen) -> None:
+    """Prints the conversations that lose messages or summaries."""
+    for id, messages, summaries in done.shown_in:
+        gists = f", {number(summaries, 'gist')}" if summaries else ""
+        screen.line(short_line(f"  {id}: {number(messages, 'message')}{gists}", 300))
 
 
 @command(
@@ -408,9 +422,18 @@ def forget(
             session.note_shown(one, partial(_versions, memory, one))
         items = tuple(_removable(memory, one) for one in done.entries)
         if items and not dry_run:
-            items = session.confirm_removal(items, f"Forget {named} for good?", yes)
+            if session.screen is not None and session.screen.can_ask and not yes:
+                _show_places(done, session.screen)
+            places = f", with {_messages(done)}" if done.messages or done.summaries else ""
+            items = session.confirm_removal(items, f"Forget {named} for good{places}?", yes)
             # Exactly what was shown: an entry may have come since then.
-            done = memory.forget(done.entries, source=source, stores=also_in)
+            act = partial(memory.forget, done.entries, source=source, stores=also_in)
+            if not items:
+                now = act(dry_run=True)
+                if (now.events, now.shown_in) != (done.events, done.shown_in):
+                    reason = "what showed it changed while you were asked"
+                    raise Conflict(reason, hint="nothing was forgotten; look at it again")
+            done = act()
     return Gone(forgotten=done, items=items, dry_run=dry_run)
 
 
