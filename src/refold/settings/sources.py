@@ -76,8 +76,6 @@ def _gathered(
 ) -> tuple[Config, dict[str, str], Weakened | None]:
     """The effective configuration, the origins of its values, and those that need permission.
     Denied if one of these cannot be shown whole: nobody can agree to what is not shown."""
-    from refold.redaction.redact import redacted
-
     if isinstance(given, Config):
         given = given_values(given)
     elif not isinstance(given, Mapping | None):
@@ -105,11 +103,10 @@ def _gathered(
     asked = needing_permission(theirs)
     settings = tuple((_path(place), value) for place, value in sorted(asked.items()))
     weakened = Weakened(folder=_name_of(folder), settings=settings) if settings else None
-    for line in weakened.lines() if weakened else ():
-        if len(line) > WHOLE_CHARS_MAX or redacted(line) != line:
-            reason = (
-                f"the files of {_name_of(folder)} set {quoted(line.partition(' = ')[0])}, which"
-            )
+    for path, value in settings:
+        is_whole = quoted(value, WHOLE_CHARS_MAX) == repr(value)
+        if not is_whole or len(path) > WHOLE_CHARS_MAX:
+            reason = f"the files of {_name_of(folder)} set {path[:WHOLE_CHARS_MAX]}, which"
             hint = f"take it out, or write it in {WHOLE_CHARS_MAX:,} characters without a secret"
             raise Denied(f"{reason} cannot be shown whole, nor allowed", hint=hint)
     return config, origins, weakened
