@@ -3,10 +3,10 @@ is held: its bytes as they arrive and as they unpack, and its time as a whole.
 
 The time of an answer counts from the first byte sent to the last one read, at the socket, because a
 timeout for each read never ends an answer that comes one byte at a time. It grows with the bytes
-moved if the call may be large. A stream that is meant to last has a limit on silence instead.
-Redirects and cookies are refused, and only encodings that can be unpacked here are requested.
-Neighbours: `stores.remote.client` and `edges.endpoints.client` call servers; the proxy, which is
-asynchronous, shares `Unpacker` and `status_checked`.
+moved if the call may be large, up to a maximum. A stream that is meant to last has a limit on
+silence instead. Redirects and cookies are refused, and only encodings that can be unpacked here are
+requested. Neighbours: `stores.remote.client` and `edges.endpoints.client` call servers; the proxy,
+which is asynchronous, shares `Unpacker` and `status_checked`.
 """
 
 from __future__ import annotations
