@@ -156,6 +156,9 @@ class Config(
     models: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
+ORDERS = "instructions"  # a strategy's setting with text for the writer
+
+
 def _freely(value: Any) -> bool:
     return True
 
@@ -203,16 +206,24 @@ PROJECT_MAY: dict[str, Callable[[Any], bool]] = {
     "alternate_roles": _freely,
     "force": _freely,
     # A project's orders to the writer, which reads everything said.
-    "strategy": lambda tables: not any("instructions" in table for table in tables.values()),
+    "strategy": lambda tables: not any(ORDERS in table for table in tables.values()),
     "models": _freely,  # the settings in its tables are asked for one by one
 }
 
 
 def needing_permission(values: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-    """The values of a project's table that the user has to permit, by their place in it."""
-    found: dict[tuple[str, ...], Any] = {
-        (name,): value for name, value in values.items() if not PROJECT_MAY[name](value)
-    }
+    """The values of a project's table that the user has to permit, each by its whole place in it
+    and without anything beside it that needs no permission."""
+    found: dict[tuple[str, ...], Any] = {}
+    for name, value in values.items():
+        if PROJECT_MAY[name](value):
+            continue
+        if name != "strategy":
+            found[name,] = value
+            continue
+        for strategy, table in value.items():
+            if ORDERS in table:
+                found[name, strategy, ORDERS] = table[ORDERS]
     for pattern, table in values.get(MODELS, {}).items():
         for place, value in needing_permission(table).items():
             found[(MODELS, pattern, *place)] = value

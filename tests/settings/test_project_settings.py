@@ -115,7 +115,7 @@ def test_a_permission_is_for_these_values_alone(cases: list[tuple[str, Any]], da
     text = "".join(f"{one} = {toml(value)}\n" for one, value in values.items())
     (project / "refold.toml").write_text(text)
     asked = weakened_settings()
-    assert asked is not None and {one for one, _ in asked.settings} == set(values)
+    assert asked is not None and {one.partition(".")[0] for one, _ in asked.settings} == {*values}
     allow(asked, os.environ)
     loaded()
     for other in WORSE[name]:
@@ -131,6 +131,43 @@ def test_a_permission_is_for_these_values_alone(cases: list[tuple[str, Any]], da
         with pytest.raises(Denied):
             loaded()
     revoke(asked, os.environ)
+
+
+NAMES = st.sampled_from(["claude-*", "gpt", "redact = true; models.x", "a.b", "\u202e", "x" * 300])
+
+
+@given(
+    orders=st.text(st.characters(codec="utf-8", exclude_characters="\x7f"), max_size=60).map(
+        lambda text: text * 9
+    )
+    | st.integers(1_900, 2_100).map(lambda size: "x" * size)
+    | st.just("the password is sk-ant-api03-" + "Zq8" * 20),
+    model=st.just("") | NAMES,
+    beside=st.integers(1, 3),
+)
+def test_a_value_is_shown_whole_by_its_place_or_can_never_be_allowed(
+    orders: str, model: str, beside: int
+) -> None:
+    told = json.dumps(orders, ensure_ascii=False)
+    place = f"models.{json.dumps(model, ensure_ascii=False)}." if model else ""
+    text = f"{place}strategy.summarize = {{keep = {beside}, instructions = {told}}}"
+    (Path.cwd() / "refold.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(Denied) as refused:
+        loaded()
+    done = run("allow")
+    if "cannot be shown whole" in str(refused.value):
+        assert len(repr(orders)) > 1_500 or "password" in orders
+        assert done.exit_code != 0 and orders not in done.output
+        with pytest.raises(Denied):
+            loaded()
+        return
+    line = f"strategy.summarize.instructions = {orders!r}"
+    line = f"models.{model if model.isalnum() else repr(model)}.{line}" if model else line
+    assert "password" not in orders and line in str(refused.value)
+    assert "".join(f"may set {line}.".split()) in "".join(done.output.split())
+    (Path.cwd() / "refold.toml").write_text(text.replace("keep", "threshold"), encoding="utf-8")
+    loaded()
+    assert run("allow", "--revoke").exit_code == 0
 
 
 def test_the_command_shows_what_it_allows(project: Path) -> None:

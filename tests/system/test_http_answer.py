@@ -352,6 +352,49 @@ def test_a_reply_that_says_almost_nothing_ends_and_so_does_every_other(bytes_s: 
         assert now_s >= chat.REPLY_S_MAX
 
 
+FRAMES = st.tuples(st.integers(0, 100_000), st.integers(0, 5_000), st.floats(0.0, 40.0))
+
+
+@given(
+    frames=st.lists(FRAMES, min_size=1, max_size=20),
+    deadline_s=st.sampled_from([0.0, 0.5, 30.0, 1e6]),
+    wait_s=st.floats(0.0, 30.0),
+    is_content=st.booleans(),
+)
+@settings(deadline=None)
+def test_no_call_outlives_its_longest_time_whatever_comes(
+    frames: list[tuple[int, int, float]], deadline_s: float, wait_s: float, is_content: bool
+) -> None:
+    """By a clock of its own: a server sends these frames for ever, each after its time, and however
+    much of it is content."""
+    longest_s = client.CONTENT_S_MAX if is_content else client.ANSWER_S_MAX
+    now_s, most_s = 0.0, 0.5 + max(pause_s for *_, pause_s in frames)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("refold.system.http_answer.time.monotonic", lambda: now_s)
+        patience = far("http://127.0.0.1", deadline_s).client._patience(wait_s, longest_s)
+        for content, _, pause_s in itertools.cycle(frames):
+            if patience.left() <= 0:
+                break
+            now_s += max(0.5, min(pause_s, patience.left()))
+            patience.moved(content)
+            assert now_s <= max(longest_s, client.READ_S) + most_s
+
+
+@given(extension=st.integers(3, 2_000), size=st.integers(1, 2))
+@settings(deadline=None, max_examples=10)
+def test_frames_count_against_the_size_of_an_answer(extension: int, size: int) -> None:
+    frame = f"{size};{'x' * extension}\r\n{' ' * size}\r\n".encode()
+    begin = head("200 OK", "transfer-encoding: chunked")
+    with (
+        evil(endless(begin, then=frame * 2_000)) as server,
+        client_for("127.0.0.1") as http,
+        pytest.raises(Unavailable, match="an answer of more than") as caught,
+    ):
+        patience = Patience(SLACK_S, idle_s=SLACK_S)
+        asked(http, "GET", server.url, patience, place="it", headers={}).whole(100_000)
+    assert not isinstance(caught.value, Unanswered)
+
+
 def test_another_conversation_than_the_one_asked_for_is_refused() -> None:
     with evil(body(msgspec.json.encode(ONE))) as server:
         assert far(server.url, SLACK_S).head("a") == 0
@@ -385,7 +428,7 @@ def test_a_store_that_is_never_asked_twice_waits_as_long_for_its_only_answer() -
 def test_a_large_answer_may_take_longer_than_a_small_one() -> None:
     """Its bytes add to its time: only what is slower than the pace is given up."""
     whole = os.urandom(PACE_BYTES_S // 4)
-    answer = Patience(WAIT_S, idle_s=10.0, pace_bytes_s=PACE_BYTES_S)
+    answer = Patience(WAIT_S, idle_s=10.0, pace_bytes_s=PACE_BYTES_S, wait_s_max=60.0)
     slow = Patience(WAIT_S, idle_s=10.0)
 
     def slowly(send: Send) -> None:

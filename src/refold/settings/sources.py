@@ -39,6 +39,7 @@ STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
 SERVER_STORE = f"{PREFIX}SERVER_STORE"
 SERVER_DIRECT = f"{PREFIX}SERVER_DIRECT"
 WRITER = "writer"
+WHOLE_CHARS_MAX = 2_000  # of a setting that is shown for permission
 NEARLY = 0.82  # similarity of a misspelled name
 FOLDER = ".refold"
 DATABASE = "refold.db"
@@ -73,7 +74,8 @@ def _gathered(
     folder: Path | None,
     environ: Mapping[str, str] | None,
 ) -> tuple[Config, dict[str, str], Weakened | None]:
-    """The effective configuration, the origins of its values, and those that need permission."""
+    """The effective configuration, the origins of its values, and those that need permission.
+    Denied if one of these cannot be shown whole: nobody can agree to what is not shown."""
     if isinstance(given, Config):
         given = given_values(given)
     elif not isinstance(given, Mapping | None):
@@ -99,9 +101,22 @@ def _gathered(
     config = config_from(values)
     theirs = {name: values[name] for name, origin in origins.items() if origin in FILES}
     asked = needing_permission(theirs)
-    settings = tuple((".".join(place), value) for place, value in sorted(asked.items()))
+    settings = tuple((_path(place), value) for place, value in sorted(asked.items()))
     weakened = Weakened(folder=_name_of(folder), settings=settings) if settings else None
+    for path, value in settings:
+        is_whole = quoted(value, WHOLE_CHARS_MAX) == repr(value)
+        if not is_whole or len(path) > WHOLE_CHARS_MAX:
+            reason = f"the files of {_name_of(folder)} set {path[:WHOLE_CHARS_MAX]}, which"
+            hint = f"take it out, or write it in {WHOLE_CHARS_MAX:,} characters without a secret"
+            raise Denied(f"{reason} cannot be shown whole, nor allowed", hint=hint)
     return config, origins, weakened
+
+
+def _path(place: Sequence[str]) -> str:
+    """The place of a setting as TOML writes it, so that no name can pass for another place."""
+    return ".".join(
+        name if name.replace("_", "").isalnum() and name.isascii() else repr(name) for name in place
+    )
 
 
 def _translated(table: Table, origin: str) -> Table:
@@ -356,14 +371,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weakened(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings in a folder's files that make something less safe, by their place."""
+    """Settings in a folder's files that make something less safe, each by its whole place."""
 
     folder: str
     settings: tuple[tuple[str, Any], ...]
 
     def lines(self) -> list[str]:
         """The settings as a person reads them."""
-        return [f"{name} = {quoted(value, 80)}" for name, value in self.settings]
+        return [f"{path} = {value!r}" for path, value in self.settings]
 
 
 def _name_of(folder: Path | None) -> str:

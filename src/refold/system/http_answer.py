@@ -3,10 +3,10 @@ is held: its bytes as they arrive and as they unpack, and its time as a whole.
 
 The time of an answer counts from the first byte sent to the last one read, at the socket, because a
 timeout for each read never ends an answer that comes one byte at a time. It grows with the bytes
-moved if the call may be large. A stream that is meant to last has a limit on silence instead.
-Redirects and cookies are refused, and only encodings that can be unpacked here are requested.
-Neighbours: `stores.remote.client` and `edges.endpoints.client` call servers; the proxy, which is
-asynchronous, shares `Unpacker` and `status_checked`.
+moved if the call may be large, up to a maximum. A stream that is meant to last has a limit on
+silence instead. Redirects and cookies are refused, and only encodings that can be unpacked here are
+requested. Neighbours: `stores.remote.client` and `edges.endpoints.client` call servers; the proxy,
+which is asynchronous, shares `Unpacker` and `status_checked`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ CONNECT_S = 15.0
 SAID_CHARS = 300  # of an error that may quote what the server sent
 PIECE_BYTES = 64 * 1024
 PACE_BYTES_S = 64 * 1024  # the slowest transfer that is accepted
+FRAMED = 2  # bytes on the wire for a byte of content, at most
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _PLAIN = ("", "identity")
@@ -50,10 +51,11 @@ class Unanswered(Unavailable):
 class Patience:
     """The time that one call may still take: `wait_s` in all, and `idle_s` without content. Only
     time on the network counts. Every byte of content in either direction adds its share of a second
-    at `pace_bytes_s`, up to `wait_s_max` in all."""
+    at `pace_bytes_s`, up to `wait_s_max` in all, and not beyond `wait_s` without one. `wire_bytes`
+    is the number of bytes read, with the frames around the content."""
 
     def __init__(
-        self, wait_s: float, *, idle_s: float, pace_bytes_s: float = inf, wait_s_max: float = inf
+        self, wait_s: float, *, idle_s: float, pace_bytes_s: float = inf, wait_s_max: float = 0.0
     ) -> None:
         self.wait_s, self.idle_s, self._pace_bytes_s = wait_s, idle_s, pace_bytes_s
         self._wait_s_max = wait_s_max
@@ -61,6 +63,7 @@ class Patience:
 
     def renew(self) -> None:
         """Starts again, for the next chunk of a request."""
+        self.wire_bytes = 0
         now = time.monotonic()
         self._ends_at, self._idle_at = now + self.wait_s, now + self.idle_s
         self._latest = now + max(self.wait_s, self._wait_s_max)
@@ -103,6 +106,8 @@ class _Stream:
         if left <= 0:
             raise httpcore.ReadTimeout("the answer did not end in time")
         read: bytes = self._stream.read(max_bytes, _least(timeout, left))
+        if patience is not None:
+            patience.wire_bytes += len(read)
         return read
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -232,7 +237,8 @@ class Answer:
         return held.getvalue()
 
     def pieces(self, size_max: float) -> Iterator[bytes]:
-        """The body as it comes, unpacked. Unavailable above `size_max`, packed or unpacked."""
+        """The body as it comes, unpacked. Unavailable above `size_max`, packed or unpacked, and if
+        the frames around it take as much again."""
         packed = unpacked = 0
         with contextlib.closing(self), _translated(self._place, self._patience):
             unpacker = Unpacker(self.headers.get("content-encoding", ""))
@@ -247,7 +253,8 @@ class Answer:
                 paused_at = time.monotonic()
                 for piece in unpacker.pieces(chunk):
                     unpacked += len(piece)
-                    if max(packed, unpacked) > size_max:
+                    on_wire = self._patience.wire_bytes / FRAMED
+                    if max(packed, unpacked, on_wire) > size_max:
                         what = f"{self._place} sent an answer of more than {size_max:,} bytes"
                         raise Unavailable(what, hint="check the address")
                     yield piece

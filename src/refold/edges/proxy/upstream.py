@@ -5,7 +5,8 @@ Everything goes as it came, except for headers of one connection (RFC 9110, 7.6.
 Nothing is followed, retried, unpacked or remembered here: redirects, errors and cookies are the
 client's, so requests go to a transport of httpx, below its client. That client is used only where
 the environment names a proxy. An answer to be read is held within a limit of bytes, packed and
-unpacked, and of time; one that is relayed has a limit on silence only.
+unpacked, and of time; one that is relayed has a limit on the time to its final status, and then on
+silence only.
 
 A first segment (`/anthropic`, `/openai`, `/gemini`) names the provider and is removed; without one
 the path of a known call decides, then a header that only one provider has. Unknown paths are passed
@@ -104,6 +105,7 @@ class Upstream:
         given = limits or Limits()
         self._bases = {name: base_checked(url) for name, url in {**BASES, **bases}.items()}
         self._urls: dict[tuple[Provider, bytes, bytes], httpx.URL] = {}
+        self._silence_s = given.silence_s
         self._waits = httpx.Timeout(given.silence_s, connect=given.connect_s).as_dict()
         self._transport = transport or _direct_or_proxied()
 
@@ -132,25 +134,43 @@ class Upstream:
     async def send(
         self, method: str, target: Target, query: bytes, headers: list[Header], content: Content
     ) -> Answer:
-        """The answer, with its body still unread. Refused without one."""
+        """The answer, with its body still unread. Refused without a final status in time, counted
+        from the last byte of the request: provisional ones would otherwise last for ever."""
         url = self._url(target.provider, target.path, query)
         has_body = bool(content) or not isinstance(content, bytes)
+        waiting = asyncio.timeout(self._silence_s)
         request = httpx.Request(
             method,
             url,
             headers=_sent(headers, content),
-            content=content if has_body else None,
+            content=_sending(content, waiting, self._silence_s) if has_body else None,
             extensions={"timeout": self._waits},
         )
         address = self.address(target.provider)
         with _translated(address):
-            answer = Answer(await self._transport.handle_async_request(request), address)
+            async with waiting:
+                response = await self._transport.handle_async_request(request)
+            answer = Answer(response, address)
         try:
             status_checked(answer.status, address)
         except Unavailable as error:
             await answer.close()
             raise Refused("upstream", error.message) from None
         return answer
+
+
+def _sending(content: Content, waiting: asyncio.Timeout, silence_s: float) -> Content:
+    """The content of a request. The provider's time begins after it: the client may be slow."""
+    if isinstance(content, bytes):
+        return content
+
+    async def chunks() -> AsyncIterator[bytes]:
+        waiting.reschedule(None)
+        async for chunk in content:
+            yield chunk
+        waiting.reschedule(asyncio.get_running_loop().time() + silence_s)
+
+    return chunks()
 
 
 def _direct_or_proxied() -> httpx.AsyncBaseTransport:
@@ -229,7 +249,7 @@ class Answer:
 def _translated(address: str) -> Iterator[None]:
     try:
         yield
-    except httpx.TimeoutException as error:
+    except (httpx.TimeoutException, TimeoutError) as error:
         raise _slow(address) from error
     except httpx.HTTPError as error:
         raise Refused("upstream", f"{address}: {type(error).__name__}") from error

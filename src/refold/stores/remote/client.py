@@ -62,6 +62,8 @@ PAUSE_S, PAUSE_S_MAX, LAST_TRY_S = 0.2, 5.0, 0.1
 # An answer has at least one event, whatever its size.
 ANSWER_BYTES_MAX = LINE_BYTES_MAX + 1024 * 1024
 CONTENT_BYTES_MAX = 1024 * 1024 * 1024  # what a server accepts
+# The longest that an answer takes, and a content, which may be larger.
+ANSWER_S_MAX, CONTENT_S_MAX = 600.0, 3_600.0
 ANY, EVENTS = "*/*", "text/event-stream"
 Seq = Annotated[int, Meta(ge=0, le=SEQ_MAX)]
 T = TypeVar("T")
@@ -165,7 +167,8 @@ class Client:
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The body of an answer, streamed. Errors are raised before the first chunk."""
-        answer = self._open(path, None, ANY, self._patience(self.deadline_s))
+        patience = self._patience(self.deadline_s, CONTENT_S_MAX)
+        answer = self._open(path, None, ANY, patience)
         return answer.pieces(CONTENT_BYTES_MAX)
 
     def listen(self, path: str, cursor: str) -> Feed:
@@ -173,10 +176,15 @@ class Client:
         patience = Patience(inf, idle_s=READ_S)
         return Feed(self._open(path, {"after": cursor}, EVENTS, patience), cursor, self.place)
 
-    def _patience(self, wait_s: float) -> Patience:
+    def _patience(self, wait_s: float, wait_s_max: float = ANSWER_S_MAX) -> Patience:
         # Without a deadline there is one try, which has the time of any.
         wait_s = max(wait_s, LAST_TRY_S) if self.deadline_s else READ_S
-        return Patience(wait_s, idle_s=min(wait_s, READ_S), pace_bytes_s=PACE_BYTES_S)
+        return Patience(
+            wait_s,
+            idle_s=min(wait_s, READ_S),
+            pace_bytes_s=PACE_BYTES_S,
+            wait_s_max=wait_s_max,
+        )
 
     def _open(
         self, path: str, query: Mapping[str, str] | None, accept: str, patience: Patience
