@@ -58,7 +58,7 @@ def test_killed_devices_with_a_key_lose_nothing_and_the_server_has_no_word(team,
     bodies = b"".join(event.body for log in first.values() for event in log)
     assert not [text for text in said if f'"text":"{text}"'.encode() not in bodies]
     kept = files_of(team.root)
-    for words in ("devicea.", "deviceb.", LARGE[:40]):
+    for words in ("devicea.", "deviceb.", LARGE[:40], "progress-note"):
         assert words.encode() not in kept
     # What is heard over the feed is encrypted as well, and arrives.
     word = b"one more word of mine"

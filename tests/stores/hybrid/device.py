@@ -36,7 +36,7 @@ def main(url: str, name: str, seconds: float) -> None:
         if number % 7 == 0:
             context.artifacts.put(f"{text}\n{LARGE}", name=text)
         if number % 5 == 0:
-            context.note("progress", {"at": text})
+            context.note("progress-note", {"at": text})
         if number % 8 == 0:
             try:
                 synced.sync()
