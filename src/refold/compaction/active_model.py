@@ -66,8 +66,8 @@ class ActiveModel:
         self._spoken: tuple[tuple[str, int], int, Slot | None, str] = (("", 0), 0, None, "")
 
     def ask(self, keywords: Mapping[str, Any], dialect: str) -> None:
-        """Takes the caller's options of a new request: a system prompt or tools in place of ours,
-        and a limit of the answer, count against the window."""
+        """Takes the options of a new request: another system prompt, other tools and a limit of
+        the answer count against the window."""
         self.keywords, self._load = keywords, None
         self._added, self._answer, self._thinking = 0, 0, 0
         if not keywords:
