@@ -313,8 +313,8 @@ def why_nothing(steps: Sequence[Step], before: View, job: Job) -> str:
 
 
 def why_not_exact(before: View, after: View, target: int, job: Job, items: Sequence[Item]) -> str:
-    """Why the page is above its target, or why its gists leave much of their room unused; empty if
-    otherwise."""
+    """Why the page is above its target, or why its gists leave much of their room unused;
+    empty otherwise."""
     factor = job.budget.factor
     missed = current_tokens(after, factor) - target
     if missed <= 0:
