@@ -21,7 +21,6 @@ from refold.core.budget import Budget, Load, current_tokens
 from refold.core.fold import Fold, is_plausible, is_possible
 from refold.core.model import Lesson, Message, Meta, Native, Slot, Usage, View
 from refold.dialects import DIALECTS
-from refold.dialects.call_options import replaced
 from refold.dialects.input import plain_value
 from refold.dialects.native import Takes, native_wire, takes_none
 from refold.dialects.page import Page
@@ -38,6 +37,7 @@ DIALECT_DEFAULT = "openai_chat"
 OUTPUT_DEFAULT = 8_192
 # Margin for a page larger than our count: without it, an answer of full length would be refused.
 SLACK_TOKENS, SLACK_RATIO = 64, 0.02
+ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 # Longest documented life of a page in a provider's cache.
 CACHE_LIFE_S, CACHE_LIFE_DEFAULT_S = {"anthropic": 300.0}, 3_600.0
 
@@ -382,3 +382,16 @@ class ActiveModel:
         """The cost of a reply, at the price of the model it names, else of this one."""
         priced = model_info(usage.model or self.info.name)
         return cost(priced if priced.known else self.info, usage)
+
+
+def replaced(dialect: str, keywords: Mapping[str, Any]) -> tuple[Any, list[Any] | None, int]:
+    """What the caller's keywords send in place of the conversation's system prompt and tools (None:
+    nothing), and the limit of the answer that they set; 0 without one."""
+    config = keywords.get("config")
+    options = config if dialect == "gemini" and isinstance(config, Mapping) else keywords
+    names = ("system", "instructions", "system_instruction", "systemInstruction")
+    system = next((options[name] for name in names if options.get(name) is not None), None)
+    tools = options.get("tools")
+    limits = (options.get(name) for name in ANSWER_LIMITS)
+    answer = max((limit for limit in limits if type(limit) is int), default=0)
+    return system, tools if isinstance(tools, list) else None, max(0, answer)

@@ -1,10 +1,10 @@
-"""Rules that all dialects share: JSON values, blocks, foreign blocks, system prompts, faults.
+"""Rules that all dialects share: JSON values, blocks, foreign blocks, system prompts.
 
 Everything that goes out is a copy, so changing a request never changes the log. The log keeps any
 content; a request has only what its provider accepts. A part that would be refused is sent as its
 text, as a note, or not at all, and `lost` reports it; a part of an unknown type is sent unchanged.
-Neighbours: `input` makes values plain on the way in, `form` restores a message exactly. Only the
-dialects' `check` uses the section on faults: code that renders a request must not check it.
+Neighbours: `input` makes values plain on the way in, `form` restores a message exactly, `faults`
+checks a rendered request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeGuard, TypeVar, assert_never
@@ -221,7 +221,7 @@ def translated(message: Message, accepts: Accepts, lost: list[str]) -> Message:
     """Another provider's message, in blocks that this dialect can send."""
     blocks = Translation(message, accepts, lost).blocks(message.blocks)
     speaker = at(message.form, (1, "name"))
-    if is_name(speaker) and at(message.form, (1, "role")) != "function":
+    if isinstance(speaker, str) and speaker and at(message.form, (1, "role")) != "function":
         report(lost, f"the speaker's name {quoted(speaker, 80)} is not sent to {accepts.name}")
     return Message(role=message.role, blocks=tuple(blocks))
 
@@ -532,78 +532,3 @@ def leading(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...]) -> in
         if message["role"] not in roles:
             return index
     return 0
-
-
-# --- faults: lines with the place in a request and the reason for which the provider would refuse
-# it ---
-
-Faults = Iterator[str]
-
-
-def faults_in(
-    place: str, items: Iterable[Any], find: Callable[[Any], Iterable[str]], between: str = ": "
-) -> Faults:
-    """The faults of every item of a list, each prefixed with its position."""
-    for index, item in enumerate(items):
-        for fault in find(item):
-            yield f"{place}[{index}]{between}{fault}"
-
-
-def tool_faults(tools: Any, find: Callable[[Any], Iterable[str]]) -> Faults:
-    """The faults of tools, which must be a list that is not empty."""
-    if isinstance(tools, list) and tools:
-        yield from faults_in("tools", tools, find)
-    else:
-        yield "tools: not a list with at least one tool"
-
-
-def name_faults(fields: Mapping[str, Any], key: str) -> Faults:
-    """The fault of a field that must be a string that is not empty."""
-    value = fields.get(key)
-    if not is_name(value):
-        yield f"{key} is {value!r}"
-
-
-def pattern_faults(fields: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> Faults:
-    """The fault of a field that must match a pattern."""
-    value = fields.get(key)
-    if not matches(pattern, value):
-        yield f"{key} is {value!r}"
-
-
-def type_faults(fields: Mapping[str, Any], key: str, *types: type) -> Faults:
-    """The fault of a field that must be of one of these types."""
-    value = fields.get(key)
-    if not isinstance(value, types):
-        yield f"{key} is {type(value).__name__}"
-
-
-def is_name(value: Any) -> bool:
-    """Whether this is a string that is not empty."""
-    return isinstance(value, str) and bool(value)
-
-
-def matches(pattern: re.Pattern[str], value: Any) -> bool:
-    """Whether this is a string that matches the pattern."""
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-def is_object_schema(schema: Any) -> bool:
-    """Whether this is the schema of an object, which all arguments of tools are."""
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    return isinstance(kind, str) and kind.lower() == "object"
-
-
-def takes_object(parameters: Any) -> bool:
-    """Whether this is the schema of an object, or there is none."""
-    return parameters is None or parameters == {} or is_object_schema(parameters)
-
-
-def kind_in(part: Any) -> Any:
-    """The `type` field of an object; None for any other value."""
-    return part.get("type") if isinstance(part, dict) else None
-
-
-def repeated(ids: list[str]) -> list[str]:
-    """The repeated ids, once for each repetition."""
-    return [id for index, id in enumerate(ids) if id in ids[:index]]

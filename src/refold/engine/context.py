@@ -119,8 +119,6 @@ class Context:
     def _resize(self) -> None:
         self._intake.resize(self._model.budget.window, bound=self._model.info.thinking_bound)
 
-    # --- metadata ---
-
     @checked
     def update(
         self,
@@ -161,16 +159,13 @@ class Context:
     ) -> list[Event]:
         """Appends a message in any provider's shape, an SDK object or a `Message`; or a list of
         them, all parsed before the first is written. Never waits, compacts, or refuses a message
-        for its size: a tool result larger than half the window (or than `offload_tokens`, if that
-        is set or the model binds its thinking to what it read) is stored as an artifact and shown
-        as a stub. `at` is when it happened, if not now. A message with a known `key` is not
-        appended again. For a history that you pass again and again, grown or changed, use
-        `mirror`."""
+        for its size: a tool result larger than half the window (or than `offload_tokens`) is stored
+        as an artifact and shown as a stub. `at` is when it happened, if not now. A message with a
+        known `key` is not appended again. For a history that grows or changes in another program's
+        hands, use `mirror`."""
         if isinstance(message, list | tuple):
             if at is not None or key:
-                raise Invalid(
-                    "a list of messages takes no key and no time", hint="append them one by one"
-                )
+                raise Invalid("a list takes no key and no time", hint="append them one by one")
             return self._recorder.extend(message, by)
         return self._recorder.append(message, by, stamp(at, key))
 
@@ -257,8 +252,7 @@ class Context:
 
     @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
-        """Passes on the chunks of a provider's raw stream, and records the reply when the stream
-        ends, complete or not."""
+        """Passes on the chunks of a raw stream; records the reply at its end, complete or not."""
         self._open.check_writable()
         return self._recorder.stream(response, self._requests.match(self._open.state.head))
 
@@ -302,20 +296,17 @@ class Context:
         return self._model.budget
 
     def stats(self) -> Stats:
-        """Statistics: current size, due action, breakdown, counts, billed totals, cost."""
-        artifacts = self._reader.count()
-        return stats_of(self._open, self._model, artifacts=artifacts, inherited=self._inherited)
+        """Current size, due action, breakdown, counts, billed totals, cost."""
+        return stats_of(self._open, self._model, self._reader.count(), self._inherited)
 
     @cached_property
     def _inherited(self) -> Totals:
         return inherited(self._open)
 
     def count(self, message: Any) -> int:
-        """Token count of a message, or of a string or blocks alone, as the provider would count
-        it."""
-        if isinstance(message, str | list):
-            return self._recorder.count_content(message)
-        return self._recorder.count(message)
+        """The tokens of a message, or of a string or blocks alone, as the provider counts them."""
+        is_content, recorder = isinstance(message, str | list), self._recorder
+        return recorder.count_content(message) if is_content else recorder.count(message)
 
     # --- compaction ---
 
@@ -330,9 +321,8 @@ class Context:
         **settings: Any,
     ) -> Plan:
         """What `compact` would do, and its price. Changes nothing. With `ahead`, it is the next
-        automatic compaction instead, and the writer or provider is asked now: call it while nobody
-        is waiting. The next due request uses that plan if the page was not edited since. Below the
-        warning level the plan is empty."""
+        automatic compaction instead (empty below the warning level), and the writer or provider is
+        asked now: call it while nobody waits. If the page stays, the next due request uses it."""
         if ahead:
             return self._compactor.prepare()
         with self._open.reading():
@@ -360,11 +350,10 @@ class Context:
         `undo`, `redo`, `restore`, `clear`, `hide` and `pin`), Conflict if the log has moved on."""
         if (span is None) == bool(summary):
             raise Invalid("span and summary belong together", hint="pass both or neither")
-        if span is not None:
-            first, last = map(undo.seq_of, span)
-            with self._open.deciding(expect):
-                return self._compactor.take_over(Span(first, last), summary, author)
         with self._open.deciding(expect):
+            if span is not None:
+                first, last = map(undo.seq_of, span)
+                return self._compactor.take_over(Span(first, last), summary, author)
             self._open.check_writable()
             job = self._compactor.jobs.job(
                 strategies, target=target, task=task, settings=settings, instructions=instructions
@@ -373,8 +362,7 @@ class Context:
 
     def recover(self, error: Any) -> bool:
         """Handles a failed call. True if the provider refused the page as too long: the limit is
-        learned and the page is much shorter, so call again. False for any other error. OverBudget
-        if the same page is refused twice."""
+        learned and the page much shorter, so call again. OverBudget if it is refused twice."""
         from refold.compaction.overflow import recovered
 
         shown = self._requests.newest_head
@@ -391,11 +379,11 @@ class Context:
         root: str | Path = ".",
         expect: int | None = None,
     ) -> Undone:
-        """Switches off the newest active compaction or restore; undoing again goes one step further
-        back. With `batch`, switches off that compaction, however old; messages that later ones
-        cover stay off the page, and `covered_by` lists these. Returns what was undone; falsy if
-        there was nothing. If the page would not fit, the oldest messages are hidden, as the batch
-        `made_room`. With `files`, an undone restore also restores the files inside `root`."""
+        """Switches off the newest active compaction or restore, or `batch`, however old; undoing
+        again goes one step further back. Messages that later batches cover stay off the page, and
+        `covered_by` lists these. Returns what was undone; falsy if there was nothing. If the page
+        would not fit, the oldest messages are hidden, as the batch `made_room`. With `files`, an
+        undone restore also restores the files inside `root`."""
         undone = log_reader.undo(self._open, self._model, self._compactor, batch, expect)
         return self.files._with_undo(undone, root, expect) if files else undone
 
@@ -409,13 +397,11 @@ class Context:
 
     @checked
     def checkpoint(self, name: str = "") -> int:
-        """Names the current position of the log, and returns its seq. Any seq can be restored
-        without a name, too."""
+        """Names the current position of the log, and returns its seq. `restore` takes both."""
         with self._open.reading() as state:
-            seq = state.head
-            mark = Checkpoint(name=name or f"checkpoint-{seq}", seq=seq)
+            mark = Checkpoint(name=name or f"checkpoint-{state.head}", seq=state.head)
             self._open.append([self._open.draft(mark)])
-            return seq
+            return mark.seq
 
     @checked
     def restore(
@@ -428,10 +414,9 @@ class Context:
         expect: int | None = None,
     ) -> Restored:
         """Takes the page back to a seq, a checkpoint or a time (a datetime, ISO text, seconds or
-        milliseconds since 1970). The log keeps everything, and `undo` reverses it. Returns the
-        requests and model calls that it switches off, and the files that tool calls changed since;
-        these stay as they are on disk, unless `files` is True or names those inside `root`. A dry
-        run changes nothing."""
+        milliseconds since 1970); `undo` reverses it. Returns the requests and model calls that it
+        switches off, and the files that tool calls changed since; these stay as they are on disk,
+        unless `files` is True or names those inside `root`. A dry run changes nothing."""
         restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run, expect=expect)
         if not files:
             return restored
@@ -441,9 +426,8 @@ class Context:
     def clear(
         self, *, checkpoint: str = "", backup: str | Path | None = None, expect: int | None = None
     ) -> None:
-        """Takes everything but the system prompt, the tools and the pins off the page, as one
-        batch. `checkpoint` names the position before, for `restore`; `backup` is a new file for an
-        export: if it cannot be written, the page stays."""
+        """Takes all but the system prompt, tools and pins off the page, as one batch. `checkpoint`
+        names the position before; `backup` is a new file for an export, without which it stays."""
         with self._open.deciding(expect):
             if backup is not None:
                 self.log.export(backup, force=False)
@@ -488,7 +472,7 @@ class Context:
     ) -> list[Hit]:
         """The best hits, on the page or off it: `.seq`, `.snippet`, `.score`. `"…"` makes a phrase.
         Filters: role, tool, kind, since, until; `newest=True` returns the newest hits with all
-        words. `everywhere` searches all conversations of the store."""
+        words. `everywhere` searches the whole store."""
         return self._search.search(query, limit=limit, everywhere=everywhere, **filters)
 
     @cached_property
@@ -528,8 +512,7 @@ class Context:
         """Memory entries of this project and of the user."""
         from refold.engine.conversation_memory import memory_of
 
-        scope = forks.memory_scope(self.view.metadata)
-        return memory_of(self._open, scope, self._embedder)
+        return memory_of(self._open, forks.memory_scope(self.view.metadata), self._embedder)
 
     @cached_property
     def files(self) -> FileVersions:
@@ -547,8 +530,6 @@ class Context:
         if name == BEFORE_COMPACTION:
             return self._compactor.hook(cast(Hook, listener))
         return self._open.notices.on(name, cast(Listener, listener))
-
-    # --- other conversations ---
 
     @checked
     def handover(self, *ids: str, tokens: int = 2_000, show: bool = False) -> str:
@@ -581,8 +562,6 @@ class Context:
             self, id, task, summary=summary, artifacts=artifacts, model=model, memory=memory
         )
 
-    # --- closing ---
-
     def flush(self) -> None:
         """Makes everything appended so far survive power loss."""
         with self._open.guard:
@@ -591,8 +570,7 @@ class Context:
             self._open.store.flush()
 
     def close(self) -> None:
-        """Stores the bookmark, flushes, and releases the store. Closing twice is fine, and so is
-        closing a conversation deleted meanwhile."""
+        """Stores the bookmark, flushes, and releases the store. Closing twice is fine."""
         with self._open.guard:
             if self._open.closed:
                 return

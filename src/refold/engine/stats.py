@@ -75,9 +75,7 @@ class Stats(Struct, frozen=True, kw_only=True):
         return self.active / self.messages if self.messages else 1.0
 
 
-def stats_of(
-    log: OpenLog, model: ActiveModel, *, artifacts: int, inherited: Totals = NOTHING
-) -> Stats:
+def stats_of(log: OpenLog, model: ActiveModel, artifacts: int, inherited: Totals) -> Stats:
     """The statistics of an open log for its model."""
     with log.reading() as state:
         view, budget = log.view(), model.budget

@@ -12,20 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.call_options import option_faults
-from refold.dialects.wire import (
+from refold.dialects.faults import (
     Faults,
     faults_in,
     is_name,
     is_object_schema,
-    is_taken,
     kind_in,
     matches,
-    objects_in,
+    option_faults,
     pattern_faults,
     repeated,
     type_faults,
 )
+from refold.dialects.wire import is_taken, objects_in
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")

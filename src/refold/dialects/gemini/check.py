@@ -14,21 +14,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.call_options import option_faults
-from refold.dialects.gemini.render import HELD, snake, value_in
-from refold.dialects.wire import (
+from refold.dialects.faults import (
     Faults,
     faults_in,
     is_name,
-    is_taken,
     matches,
-    objects_in,
+    option_faults,
     pattern_faults,
-    present,
     takes_object,
     tool_faults,
     type_faults,
 )
+from refold.dialects.gemini.render import HELD, snake, value_in
+from refold.dialects.wire import is_taken, objects_in, present
 
 _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _VERSION, _SIGNING_SINCE = re.compile(r"gemini-(\d{1,3})", re.IGNORECASE), 3

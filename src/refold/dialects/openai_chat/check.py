@@ -11,25 +11,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.call_options import option_faults
-from refold.dialects.openai_chat.render import NAME
-from refold.dialects.wire import (
+from refold.dialects.faults import (
     Faults,
-    at,
     faults_in,
     is_name,
-    is_object_text,
-    is_taken,
     kind_in,
     matches,
-    media_of_url,
     name_faults,
-    objects_in,
+    option_faults,
     pattern_faults,
     takes_object,
     tool_faults,
     type_faults,
 )
+from refold.dialects.openai_chat.render import NAME
+from refold.dialects.wire import at, is_object_text, is_taken, media_of_url, objects_in
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # The name of a speaker.

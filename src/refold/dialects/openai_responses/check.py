@@ -14,20 +14,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.call_options import option_faults
-from refold.dialects.wire import (
+from refold.dialects.faults import (
     Faults,
     faults_in,
     is_name,
-    is_object_text,
-    is_taken,
     kind_in,
     matches,
-    media_of_url,
-    objects_in,
+    option_faults,
     takes_object,
     tool_faults,
 )
+from refold.dialects.wire import is_object_text, is_taken, media_of_url, objects_in
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -44,26 +44,23 @@ from refold.search.snippets import LIMIT_MAX
 from refold.settings.sources import project_store, user_store
 
 CONTENT_CHARS = 100
+DAY = len("2026-11-16")
 ALL = "all"
 ENTRY_POSITION = {"positional": True, "metavar": "ENTRY"}
 Entry = Annotated[
     str, Meta(description="The id of the entry, or how it begins.", extra=ENTRY_POSITION)
 ]
 Content = Annotated[str, Meta(description="What it says.", extra=TEXT)]
+WHEN = {"metavar": "WHEN"}
 AsOf = Annotated[
-    str,
-    Meta(description="What was true then: 2026-11-16, or 7d, 2w ago.", extra={"metavar": "WHEN"}),
+    str, Meta(description="What was true then: 2026-11-16, or 7d, 2w ago.", extra=WHEN)
 ]
 Limit = Annotated[int, Meta(description="At most this many.", ge=1, le=LIMIT_MAX - 1)]
 
 
 @contextmanager
 def memory_of(
-    session: Session,
-    project: str | None = None,
-    scope: str | None = None,
-    *,
-    creates: bool = False,
+    session: Session, project: str | None = None, scope: str | None = None, *, creates: bool = False
 ) -> Iterator[SemanticMemory]:
     """The memory of a scope, in the project's store; a user's memory is in the user's own store.
     With `creates`, the store need not exist."""
@@ -113,8 +110,8 @@ def show_entries(entries: Iterable[MemoryEntry], screen: Screen, if_empty: str) 
         (
             one.id,
             one.scope,
-            _day(one.valid_from_ms),
-            "" if one.valid_until_ms is None else _day(one.valid_until_ms),
+            moment(one.valid_from_ms)[:DAY],
+            "" if one.valid_until_ms is None else moment(one.valid_until_ms)[:DAY],
             f"{one.count}",
             f"{_pending_mark(one)}{'[?] ' if one.rivals else ''}"
             f"{_shown(one.content, screen)}{_replacement_mark(one.replaces)}",
@@ -127,10 +124,6 @@ def show_entries(entries: Iterable[MemoryEntry], screen: Screen, if_empty: str) 
         screen.line(if_empty)
 
 
-def _day(at_ms: int) -> str:
-    return moment(at_ms).partition(" ")[0]
-
-
 def _excerpt(content: str) -> str:
     return cut(one_line(content), CONTENT_CHARS)
 
@@ -141,15 +134,12 @@ def _shown(content: str, screen: Screen) -> str:
 
 
 def _pending_mark(entry: MemoryEntry) -> str:
-    """The mark of a pending entry."""
     return "[waits] " if entry.waits and entry.is_current else ""
 
 
 def _replacement_mark(ids: Sequence[str]) -> str:
-    if not ids:
-        return ""
     more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    return f" (replaces {ids[0]}{more})"
+    return f" (replaces {ids[0]}{more})" if ids else ""
 
 
 class Entries(Result, frozen=True, kw_only=True):
@@ -263,8 +253,7 @@ def add(
     replaces: Annotated[
         tuple[str, ...],
         Meta(
-            description="An entry that this replaces; may be repeated.",
-            extra={"metavar": "ENTRY"},
+            description="An entry that this replaces; may be repeated.", extra={"metavar": "ENTRY"}
         ),
     ] = (),
     project: Project | None = None,
@@ -370,7 +359,7 @@ def forget(
         str,
         Meta(
             description="All that were last said before then: 2026-11-16, or 7d, 2w ago.",
-            extra={"metavar": "WHEN"},
+            extra=WHEN,
         ),
     ]
     | None = None,
@@ -381,10 +370,7 @@ def forget(
     source: Annotated[bool, Meta(description="Also the messages in which it was said.")] = False,
     also_in: Annotated[
         tuple[str, ...],
-        Meta(
-            description="Another store to look in; may be repeated.",
-            extra={"metavar": "STORE"},
-        ),
+        Meta(description="Another store to look in; may be repeated.", extra={"metavar": "STORE"}),
     ] = (),
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -572,8 +558,7 @@ def inbox(
     *,
     scope: Scope | None = None,
     accept: Annotated[
-        tuple[str, ...],
-        Meta(description="Remember this entry, or all; may be repeated."),
+        tuple[str, ...], Meta(description="Remember this entry, or all; may be repeated.")
     ] = (),
     reject: Annotated[
         tuple[str, ...],

@@ -49,13 +49,7 @@ from refold.replay.page import (
 )
 from refold.replay.recorded import Recorded, measured, recorded
 from refold.replay.run import AGENT, FREE, OURS, Kept, Outcome, Replayed, replay
-from refold.replay.verdict import (
-    Measured,
-    Option,
-    Verdict,
-    verdict_of,
-    windows_for,
-)
+from refold.replay.verdict import Measured, Option, Verdict, verdict_of, windows_for
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.tokens.models import amount

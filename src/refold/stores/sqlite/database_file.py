@@ -315,7 +315,7 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
     reason = f"{path}: {error}"
     match error:
         case sqlite_file.ForeignJournal():
-            return Corrupt(str(error), hint="delete it: no journal of refold looks like this")
+            return Corrupt(str(error), hint="delete it: SQLite never makes such a journal")
         case apsw.BusyError() | apsw.LockedError():
             hint = "another process holds it"
             return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint=hint)

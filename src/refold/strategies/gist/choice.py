@@ -6,7 +6,8 @@ without coverage is worth its need; once a line covers it well, a further line i
 less with every repetition. Lines are taken in order of worth per token, which is updated as
 coverage grows, until the room is used up or no line is worth its tokens. The neighbour of a kept
 line gets a little extra worth, so that kept lines can be understood in context. Neighbours:
-`passages` has the lines, `names` the needs, `draft` makes the text.
+`passages` has the lines, `names` the needs, `coverage` what the page has already, `draft` makes
+the text.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from msgspec import Struct
 from refold.ledger.sentences import binds
 from refold.patterns import regex
 from refold.strategies.fit import common_size
+from refold.strategies.gist.coverage import BESIDE, Coverage
 from refold.strategies.gist.passages import (
     ARGUMENT,
     BARE,
@@ -49,8 +51,6 @@ LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
 REQUEST_CHARS = 600  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
-AGAIN = 0.02  # worth of one more line for a name that already has one
-BESIDE = 0.04  # worth of also having the neighbouring line
 # The probability that the agent repeats a line word for word, measured on real sessions: by its
 # origin, by how often it occurred, and by its age, over a number of messages; a command has twice
 # that, so that it comes before output. Lines with fewer words are too short to tell.
@@ -544,66 +544,6 @@ class Choice:
         for other in self.text.beside(at):
             risen += self.of_line.get(other, ())
         return risen
-
-
-class Coverage:
-    """Per name: how well the page covers it, and the worth of a line for it."""
-
-    def __init__(self, need: Mapping[str, float], shown: Shown) -> None:
-        self.need = need
-        self.told = shown.told()  # how well each name is covered, from 0 to 1
-        self.paired = set(shown.names)  # names with a line whose neighbour is on the page too
-        self.repeats: dict[str, int] = {}  # lines that added no coverage to a name
-        self.gain = dict(need)  # the worth of a line that covers the name well
-        self.most = {name: value * (1.0 + BESIDE) for name, value in need.items()}  # upper bound
-        for name in need.keys() & self.told.keys():
-            self._weigh(name)
-
-    def tell(self, name: str, quality: float) -> None:
-        """Notes one more line with this name on the page, and how well the line covers it."""
-        if quality > self.told.get(name, 0.0):
-            self.told[name] = quality
-        else:
-            self.repeats[name] = self.repeats.get(name, 0) + 1
-        self._weigh(name)
-
-    def _weigh(self, name: str) -> None:
-        """Updates the worth of lines for a name."""
-        more = 1.0 - self.told.get(name, 0.0)
-        need = self.need[name]
-        if more > AGAIN:
-            self.gain[name] = need * more
-            self.most[name] = need * (more + BESIDE)
-        else:
-            self.gain[name] = self._repeat_gain(name)
-            self.most[name] = need * (AGAIN + BESIDE)
-
-    def _repeat_gain(self, name: str) -> float:
-        """The worth of one more line that adds no coverage to a name."""
-        return self.need[name] * (AGAIN / (1 + self.repeats.get(name, 0)))
-
-    def bare_gain(self, name: str) -> float:
-        """The worth of a line that hardly covers the name."""
-        more = BARE - self.told.get(name, 0.0)
-        return self.need[name] * more if more > AGAIN else self._repeat_gain(name)
-
-    def worth_at_most(self, names: Iterable[str]) -> float:
-        """The worth of a line if it covers all of these names well and completes their pairs."""
-        worth, most = 0.0, self.most
-        for name in names:
-            worth += most[name]
-        return worth
-
-    def worth(self, names: Iterable[str], bare: Sequence[str]) -> float:
-        """The worth of a line for its names, without pairs; it hardly covers those in `bare`."""
-        worth, gain = 0.0, self.gain
-        for name in names:
-            worth += self.bare_gain(name) if name in bare else gain[name]
-        return worth
-
-    def unpaired_need(self, names: Iterable[str]) -> float:
-        """The total need of the names that have no line together with its neighbour yet."""
-        return sum([self.need[name] for name in names if name not in self.paired])
 
 
 class Queue:

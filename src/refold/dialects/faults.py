@@ -1,20 +1,97 @@
-"""Faults of the options of a call: limits, sampling, thinking, tool choice, names of tools.
+"""Faults of a request: lines with the place and the reason for which the provider would refuse it.
 
-One table has the documented bounds of every provider, and one function applies them; what only one
-provider has (thinking, edits of the context) is a rule of its own. An absent option has no fault.
-Neighbours: the dialects' `check` knows messages and the shapes of tools, and calls this.
+First what the checks of all dialects share, then the faults of the options of a call: limits,
+sampling, thinking, tool choice, names of tools. One table has the documented bounds of every
+provider, and one function applies them; what only one provider has (thinking, edits of the
+context) is a rule of its own. An absent option has no fault. Neighbours: the dialects' `check`
+knows messages and the shapes of tools, and calls this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
 from msgspec import Struct
 
 from refold.checked import quoted, shown
-from refold.dialects.wire import Faults, at, is_name, kind_in, objects_in, repeated
+from refold.dialects.wire import at, objects_in
+
+Faults = Iterator[str]
+
+
+def faults_in(
+    place: str, items: Iterable[Any], find: Callable[[Any], Iterable[str]], between: str = ": "
+) -> Faults:
+    """The faults of every item of a list, each prefixed with its position."""
+    for index, item in enumerate(items):
+        for fault in find(item):
+            yield f"{place}[{index}]{between}{fault}"
+
+
+def tool_faults(tools: Any, find: Callable[[Any], Iterable[str]]) -> Faults:
+    """The faults of tools, which must be a list that is not empty."""
+    if isinstance(tools, list) and tools:
+        yield from faults_in("tools", tools, find)
+    else:
+        yield "tools: not a list with at least one tool"
+
+
+def name_faults(fields: Mapping[str, Any], key: str) -> Faults:
+    """The fault of a field that must be a string that is not empty."""
+    value = fields.get(key)
+    if not is_name(value):
+        yield f"{key} is {value!r}"
+
+
+def pattern_faults(fields: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> Faults:
+    """The fault of a field that must match a pattern."""
+    value = fields.get(key)
+    if not matches(pattern, value):
+        yield f"{key} is {value!r}"
+
+
+def type_faults(fields: Mapping[str, Any], key: str, *types: type) -> Faults:
+    """The fault of a field that must be of one of these types."""
+    value = fields.get(key)
+    if not isinstance(value, types):
+        yield f"{key} is {type(value).__name__}"
+
+
+def is_name(value: Any) -> bool:
+    """Whether this is a string that is not empty."""
+    return isinstance(value, str) and bool(value)
+
+
+def matches(pattern: re.Pattern[str], value: Any) -> bool:
+    """Whether this is a string that matches the pattern."""
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def is_object_schema(schema: Any) -> bool:
+    """Whether this is the schema of an object, which all arguments of tools are."""
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    return isinstance(kind, str) and kind.lower() == "object"
+
+
+def takes_object(parameters: Any) -> bool:
+    """Whether this is the schema of an object, or there is none."""
+    return parameters is None or parameters == {} or is_object_schema(parameters)
+
+
+def kind_in(part: Any) -> Any:
+    """The `type` field of an object; None for any other value."""
+    return part.get("type") if isinstance(part, dict) else None
+
+
+def repeated(ids: list[str]) -> list[str]:
+    """The repeated ids, once for each repetition."""
+    return [id for index, id in enumerate(ids) if id in ids[:index]]
+
+
+# --- options ---
 
 Request = Mapping[str, Any]
 
@@ -84,22 +161,6 @@ def option_faults(dialect: str, options: Request, names: list[Any]) -> Faults:
     named = [name for name in names if is_name(name)]
     yield from (f"tools: a second tool called {quoted(name, 60)}" for name in repeated(named))
     yield from _FAULTS[dialect](options, named)
-
-
-def replaced(dialect: str, keywords: Request) -> tuple[Any, list[Any] | None, int]:
-    """What the caller's keywords send in place of the conversation's system prompt and tools (None:
-    nothing), and the limit of the answer that they set; 0 without one."""
-    config = keywords.get("config")
-    options = config if dialect == "gemini" and isinstance(config, Mapping) else keywords
-    names = ("system", "instructions", "system_instruction", "systemInstruction")
-    system = next((options[name] for name in names if options.get(name) is not None), None)
-    tools = options.get("tools")
-    limits = (options.get(name) for name in (*_LIMITS, "maxOutputTokens"))
-    answer = max((limit for limit in limits if type(limit) is int), default=0)
-    return system, tools if isinstance(tools, list) else None, max(0, answer)
-
-
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def _missing(choice: Any, name: Any, names: list[str]) -> Faults:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import dialects
-from refold.dialects.call_options import BOUNDS
+from refold.dialects.faults import BOUNDS
 
 Wire = dict[str, Any]
 SCHEMA = {"type": "object", "properties": {}}
