@@ -41,46 +41,52 @@ CANDIDATES_SHOWN = 10
 _ANY: tuple[type, ...] = (str,)  # for an argument without a type, which accepts all other values
 
 
-def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """Returns the function with its arguments checked against its signature."""
+def checked(function: Callable[P, T], *, bounds_numbers: bool = False) -> Callable[P, T]:
+    """Returns the function with its arguments checked against its signature. A number beyond the
+    bound is refused, or, with `bounds_numbers`, becomes the bound."""
 
     @wraps(function)
     def call(*args: P.args, **given: P.kwargs) -> T:
         if _is_usual(_spec(function), args, given):
             return function(*args, **given)  # `append` is called for every message
-        for name, value, hint in _arguments(function, args, given):
+        values: Iterable[Any] = args
+        named: dict[str, Any] = given
+        if bounds_numbers:
+            values, named = map(_bounded, args), {name: _bounded(given[name]) for name in given}
+        values = list(values)
+        for name, value, hint in _arguments(function, values, named):
             if hint is not Any:
                 check(name, value, hint)
-        named = {name: _plain(value) for name, value in given.items()}
-        return function(*map(_plain, args), **named)  # type: ignore[arg-type]
+        named = {name: _plain(value) for name, value in named.items()}
+        return function(*map(_plain, values), **named)  # type: ignore[arg-type]
 
     return call
+
+
+def _bounded(value: Any) -> Any:
+    return min(max(-NUMBER_MAX, value), NUMBER_MAX) if type(value) is int else value
 
 
 def _is_usual(spec: _Spec, args: Sequence[Any], given: Mapping[str, Any]) -> bool:
     """Whether every argument has exactly a type of the signature, so that no check is needed."""
     if len(args) > len(spec.usual):
         return False
-    for value, usual in zip(args, spec.usual):
-        if usual is _ANY:
-            if isinstance(value, str) and type(value) is not str:
-                return False
-        elif not _has_usual_type(value, usual):
-            return False
+    pairs = [*zip(args, spec.usual)]
     for name, value in given.items():
-        if not _has_usual_type(value, spec.usual_named.get(name, ())):
+        pairs.append((value, spec.usual_named.get(name, ())))
+    for value, usual in pairs:
+        kind = type(value)
+        if usual is _ANY:
+            fits = kind is str or not isinstance(value, str)
+        elif kind is int:
+            fits = int in usual and -NUMBER_MAX <= value <= NUMBER_MAX
+        elif list in usual:  # the other is the type of its items
+            fits = kind is list and all(type(one) is usual[-1] for one in value)
+        else:
+            fits = kind in usual
+        if not fits:
             return False
     return True
-
-
-def _has_usual_type(value: Any, usual: tuple[type, ...]) -> bool:
-    kind = type(value)
-    if kind is int:
-        return int in usual and -NUMBER_MAX <= value <= NUMBER_MAX
-    if list in usual:  # the other is the type of its items
-        item = usual[-1]
-        return kind is list and all(type(one) is item for one in value)
-    return kind in usual
 
 
 def _plain(value: object) -> object:

@@ -11,12 +11,11 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from refold.checked import NUMBER_MAX, checked, quoted
+from refold.checked import checked, quoted
 from refold.core import codec, ids
 from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
@@ -33,25 +32,10 @@ def checked_store(store: type[S]) -> type[S]:
     """Returns the class with arguments checked in every method of the store protocol. A number
     above every possible seq names no event; it is not an invalid value."""
 
-    def door(method: Callable[..., Any]) -> Callable[..., Any]:
-        check = checked(method)
-
-        @wraps(method)
-        def call(*args: Any, **given: Any) -> Any:
-            named = {name: _countable(value) for name, value in given.items()}
-            return check(*map(_countable, args), **named)
-
-        return call
-
     for name, method in list(vars(store).items()):
         if name in vars(Store) and not name.startswith("_") and callable(method):
-            setattr(store, name, door(method))
+            setattr(store, name, checked(method, bounds_numbers=True))
     return store
-
-
-def _countable(value: Any) -> Any:
-    is_number = type(value) is int
-    return min(max(-NUMBER_MAX, value), NUMBER_MAX) if is_number else value
 
 
 def check_append(
