@@ -123,3 +123,22 @@ def test_an_image_in_a_result_becomes_a_note_too(target: str) -> None:
     assert DATA not in json.dumps(rendered.request)
     assert f"kept as #{context.view.slots[-1].seq}]" in json.dumps(rendered.request)
     assert any("image/tiff" in line for line in rendered.lost)
+
+
+@pytest.mark.parametrize("target", MEDIA_TYPES)
+def test_media_without_a_type_become_a_note(target: str) -> None:
+    url = f"data:;base64,{DATA}"
+    parts = {
+        "anthropic": {"type": "image", "source": {"type": "base64", "data": DATA}},
+        "openai_chat": {"type": "image_url", "image_url": {"url": url}},
+        "openai_responses": {"type": "input_image", "image_url": url, "detail": "auto"},
+        "gemini": {"inlineData": {"mimeType": "", "data": DATA}},
+    }
+    for source, part in parts.items():
+        context = refold.open("x", store="memory:", window=100_000)
+        context.append(message_of(source, part))
+        rendered = context.request(target, raw=True)
+        sent = json.dumps(rendered.request)
+        assert dialects.dialect(target).check(rendered.request) == [], (source, sent)
+        assert DATA not in sent, (source, sent)
+        assert rendered.lost, source

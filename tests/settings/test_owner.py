@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import product
@@ -127,6 +128,41 @@ def test_a_store_is_found_exactly_if_no_other_user_can_have_written_it(
         else:
             named = database.parent if "link" in kind else judged
             assert f" can write {str(named)!r}, so it is not used" in found.replace('"', "'")
+
+
+def access_list(path: Path, named: int, who: int, allowed: int, mask: int) -> None:
+    """Gives a path an access control list with one named user (2) or group (8)."""
+    rows = [(1, 7, -1), (4, 5, -1), (0x10, mask, -1), (0x20, 5, -1), (named, allowed, who)]
+    packed = (struct.pack("<HHi", *row) for row in sorted(rows))
+    try:
+        os.setxattr(path, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(packed))
+    except OSError as error:  # pragma: no cover
+        pytest.skip(f"this disk has no access control lists: {error}")
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="this system shows no such lists")
+@pytest.mark.parametrize("judged", [".", ".refold", ".refold/refold.db"])
+def test_an_access_control_list_tells_who_else_can_write(
+    judged: str, top: Path, as_me: Callable[[], None]
+) -> None:
+    cases = []
+    entries = product((2, 8), (ME, 0, 54_323), (4, 5, 7), (5, 7))
+    for number, (named, who, allowed, mask) in enumerate(entries):
+        project = top / str(number)
+        (project / ".refold").mkdir(parents=True)
+        (project / ".refold" / "refold.db").touch(mode=0o600)
+        for path in (project, *project.rglob("*")) if IS_ROOT else ():
+            os.chown(path, ME, MY_GROUP)
+        access_list(project / judged, named, who, allowed, mask)
+        mine = (0, ME) if named == 2 else (MY_GROUP,)
+        cases.append((project, who in mine or not allowed & mask & 2))
+    as_me()
+    for project, expected in cases:
+        if expected:
+            assert default_store(project) == f"sqlite:{project / '.refold' / 'refold.db'}"
+        else:
+            with pytest.raises(Denied, match="can write"):
+                default_store(project)
 
 
 def test_a_chain_of_links_is_followed_to_its_end(top: Path, as_me: Callable[[], None]) -> None:

@@ -336,13 +336,15 @@ def with_taken_media(message: Message, seq: int, dialect: str, lost: list[str]) 
             return block if is_same else replace(block, content=content)
         if not isinstance(block, Media) or not block.data:
             return block
-        if is_taken(dialect, block.media, block.mime):
+        # Every provider asks for the type of what it takes inline.
+        if block.mime and is_taken(dialect, block.media, block.mime):
             return block
         plain = block.mime.lower().partition(";")[0].strip()
         plain = _SAME_TYPES.get(plain, plain)
-        if is_taken(dialect, block.media, plain):
+        if plain and is_taken(dialect, block.media, plain):
             return replace(block, mime=plain)
-        note = f"{shown_text(block)[:-1]} of type {quoted(block.mime, 40)}, kept as #{seq}]"
+        kind = f"of type {quoted(block.mime, 40)}" if block.mime else "without a type"
+        note = f"{shown_text(block)[:-1]} {kind}, kept as #{seq}]"
         report(lost, f"{note} is sent as a note: {dialect} takes no such type")
         return Text(note)
 

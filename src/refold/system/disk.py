@@ -178,7 +178,7 @@ def foreign_writer(path: str, *, is_above: bool = False) -> str:
     for _ in range(LINKS_MAX):
         try:
             status = os.lstat(path)
-            if writer := _foreign_writer(status, is_above=is_above):
+            if writer := _foreign_writer(path, status, is_above=is_above):
                 return writer
             if not stat.S_ISLNK(status.st_mode):
                 return ""
@@ -194,7 +194,7 @@ def foreign_writer(path: str, *, is_above: bool = False) -> str:
     return UNKNOWN
 
 
-def _foreign_writer(status: os.stat_result, *, is_above: bool) -> str:
+def _foreign_writer(path: str, status: os.stat_result, *, is_above: bool) -> str:
     user = posix.user_id()
     if user is None:
         return ""  # a system with other permissions, which decide
@@ -209,9 +209,13 @@ def _foreign_writer(status: os.stat_result, *, is_above: bool) -> str:
         return ""
     if status.st_mode & stat.S_IWOTH:
         return "anybody"
-    if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid):
-        return f"the group {status.st_gid}"
-    return ""
+    if not status.st_mode & stat.S_IWGRP:
+        return ""  # nor does an access control list let anybody else write
+    users, groups = posix.listed_writers(path)
+    for group in (status.st_gid, *groups):
+        if not _is_own_group(group):
+            return f"the group {group}"
+    return next((f"the user {posix.user_name(one)}" for one in users if one not in owners), "")
 
 
 def _is_own_group(group: int) -> bool:

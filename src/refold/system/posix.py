@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import sys
 import time
 from pathlib import Path
@@ -29,6 +30,7 @@ O_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 O_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 SYSTEMS = "Linux and macOS (tried on Linux)"
 _PAUSE_S = 0.001
+_ACL, _ACL_USER, _ACL_GROUP = "system.posix_acl_access", 2, 8  # as Linux keeps them
 
 
 def is_posix() -> bool:
@@ -104,6 +106,23 @@ def members_of(group: int) -> list[str] | None:
         return grp.getgrgid(group).gr_mem
     except KeyError:
         return []
+
+
+def listed_writers(path: str) -> tuple[list[int], list[int]]:
+    """The users and groups that the access control list of a path lets write it beside its owner
+    and its group. Empty without a list, and on systems that show none (all but Linux)."""
+    users: list[int] = []
+    groups: list[int] = []
+    if not hasattr(os, "getxattr"):
+        return users, groups
+    try:
+        content = os.getxattr(path, _ACL, follow_symlinks=False)
+    except OSError:
+        return users, groups  # no list, or a disk without any
+    for tag, allowed, who in struct.iter_unpack("<HHI", content[4 : len(content) // 8 * 8 + 4]):
+        if allowed & 2 and tag in (_ACL_USER, _ACL_GROUP):
+            (users if tag == _ACL_USER else groups).append(who)
+    return users, groups
 
 
 def set_mode(fd: int, mode: int) -> None:
