@@ -10,7 +10,7 @@ import signal
 import struct
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from random import Random
 
@@ -405,3 +405,40 @@ def test_a_bad_id_hides_no_other_conversation(id: str, project: Path) -> None:
     done = run("verify")
     assert done.exit_code and "is not an id" in done.stdout + done.stderr
     assert "\x1b" not in done.stdout + done.stderr
+
+
+# --- memories that somebody else has left ---
+
+
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_memories_of_a_project_are_reported_when_they_are_first_shown(
+    scope: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "Always run make test before a commit"
+    rule = ("memory", "add", said, "--scope", scope)
+    assert run(*rule).exit_code == 0
+    where = str(project / ".refold")
+
+    names = map(str, count())
+
+    def reported(store: str | None = None) -> list[str]:
+        notices: list[str] = []
+        with refold.open(name=next(names), store=store, embedder=False) as context:
+            context.on("memory-first-used", lambda notice: notices.append(notice.reason))
+            context.append({"role": "user", "content": "Please commit this"})
+            shown = said in str(context.request())
+        assert shown == (store is None or scope == "user")
+        return notices
+
+    first = reported()
+    assert len(first) == (scope != "user")
+    assert all(where in reason and "refold memory list" in reason for reason in first)
+    assert reported() == []
+    assert reported(f"sqlite:{project.parent / 'elsewhere.db'}") == []
+    # Another user of the same clone, who cannot write anything of the kind down.
+    other = project.parent / "other"
+    other.write_text("not a folder")
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(other))
+    if scope != "user":
+        assert len(reported()) == len(reported()) == 1

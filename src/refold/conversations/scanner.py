@@ -156,7 +156,7 @@ def json_body(event: Event) -> Any:
     """The body of an event as plain JSON; Corrupt if it is not."""
     try:
         return msgspec.json.decode(event.body)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Corrupt(f"event {event.seq} is not JSON: {error}", hint="refold verify") from error
 
 

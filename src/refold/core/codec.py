@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, get_args
 from uuid import UUID
 
@@ -127,14 +128,13 @@ def decode(event: Event) -> Body | None:
     if digest_of(event.salt, event.body) != event.digest:
         raise Corrupt(f"event {event.seq}: its body does not match its digest", hint=REPAIR)
     try:
-        return body_of(event.kind, event.body)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        if isinstance(error, msgspec.ValidationError):
+        try:
+            return body_of(event.kind, event.body)
+        except msgspec.ValidationError:
             # If a newer version wrote it, the part known to this version is used.
-            plain = msgspec.json.decode(event.body)
-            known = known_part(event.kind, plain)
-            if known != plain:
-                return None if known is None else decoding.convert(known, Message)
+            known = known_part(event.kind, msgspec.json.decode(event.body))
+            return None if known is None else body_of(event.kind, msgspec.json.encode(known))
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         what = f"event {event.seq} is not a {event.kind}: {error}"
         raise Corrupt(what, hint=REPAIR) from error
 
@@ -145,15 +145,15 @@ def unknown_in(event: Event) -> list[str]:
         return [f"event {event.kind}"]
     if event.kind not in ("edit", "message") or event.erased:
         return []
-    match event.kind, msgspec.json.decode(event.body):
-        case "edit", {"type": str(tag)} if tag not in _EDITS:
-            return [f"edit {tag}"]
-        case "message", {"blocks": list(blocks)}:
-            contents = [block.get("content") for block in blocks if isinstance(block, dict)]
-            parts = [part for content in contents if isinstance(content, list) for part in content]
-            return [f"block {tag}" for block in [*blocks, *parts] if (tag := _unknown_tag(block))]
-        case _:
-            return []
+    with suppress(msgspec.DecodeError, RecursionError, ValueError):
+        match event.kind, msgspec.json.decode(event.body):
+            case "edit", {"type": str(tag)} if tag not in _EDITS:
+                return [f"edit {tag}"]
+            case "message", {"blocks": list(blocks)}:
+                held = [block.get("content") for block in blocks if isinstance(block, dict)]
+                parts = [part for content in held if isinstance(content, list) for part in content]
+                return [f"block {tag}" for tag in map(_unknown_tag, [*blocks, *parts]) if tag]
+    return []
 
 
 # --- chain ---

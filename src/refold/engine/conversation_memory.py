@@ -12,9 +12,11 @@ never shown to it. Neighbours: `memory.semantic`, `memory.standing_rules`, `memo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import sqrt
+from pathlib import Path
 from typing import Annotated, cast
 
 from msgspec import Meta, Struct
@@ -32,7 +34,7 @@ from refold.core.shortened import text_of
 from refold.display import fenced, moment, number, one_line, whole_words
 from refold.engine import project_files
 from refold.engine.project_files import CHANGED
-from refold.errors import Invalid, NotFound, RefoldError, sentence
+from refold.errors import Invalid, NotFound, RefoldError, Unavailable, sentence
 from refold.ledger.ledger import facts_of
 from refold.ledger.sentences import own_text, sentences
 from refold.log.log import runs
@@ -45,6 +47,7 @@ from refold.memory.standing_rules import clauses_of, rules_of
 from refold.memory.succession import stems_of
 from refold.search.embedders import Embedder
 from refold.search.words import STOP
+from refold.settings.sources import FOLDER, Used, allow, is_allowed
 from refold.writer import facts
 from refold.writer.answer_check import Rejected
 from refold.writer.asker import Asker
@@ -164,7 +167,22 @@ class ShownMemories:
         rows = {id: rows[id] for id in by_date}
         if is_first:
             add(_file_row(known, query), room)
+        if any(entries[id].scope != "user" for id in rows):
+            self._report_first_use()
         return _fenced_rows(list(rows.values())), list(rows)
+
+    def _report_first_use(self) -> None:
+        """Reports that memories in a project's own folder are shown, the first time this user works
+        there: a clone may have brought them."""
+        path = Path(getattr(self._log.store, "path", ""))
+        used = Used(memories_of=str(path.parent))
+        if path.parent.name != FOLDER or is_allowed(used, os.environ):
+            return
+        where = f"the memories in {quoted(used.memories_of, 200)}"
+        reason = f"{where} are used for the first time; a clone may have brought them"
+        self._log.notify("memory-first-used", f"{reason}: refold memory list shows them")
+        with suppress(Unavailable):  # then it is reported by the next process as well
+            allow(used, os.environ)
 
 
 def _in_force(entry: MemoryEntry, rules: Sequence[str]) -> str:

@@ -35,9 +35,9 @@ NoticeName = Literal[
     "compaction-complete", "compaction-failed", "compaction-skipped", "context-critical",
     "context-warning", "counter-failed", "counter-missing", "embedder-changed", "embedder-failed",
     "hook-failed", "index-behind", "index-in-memory", "index-rebuilt", "listener-failed",
-    "memory-extracted", "memory-failed", "overflow-recovered", "result-unasked", "setting-unused",
-    "storage-recovered", "sync-blocked", "sync-forked", "sync-held", "sync-pending", "sync-synced",
-    "unknown-model", "usage-ignored",
+    "memory-extracted", "memory-failed", "memory-first-used", "overflow-recovered",
+    "result-unasked", "setting-unused", "storage-recovered", "sync-blocked", "sync-forked",
+    "sync-held", "sync-pending", "sync-synced", "unknown-model", "usage-ignored",
 ]  # fmt: skip
 NAMES: tuple[str, ...] = get_args(NoticeName)
 

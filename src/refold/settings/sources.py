@@ -381,11 +381,17 @@ class Weakened(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{path} = {value!r}" for path, value in self.settings]
 
 
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's folder of data whose memories this user knows to be used."""
+
+    memories_of: str
+
+
 def _name_of(folder: Path | None) -> str:
     return os.fsencode((folder or Path.cwd()).resolve()).decode("utf-8", "backslashreplace")
 
 
-def is_allowed(request: Request | Trust | Weakened, environ: Mapping[str, str]) -> bool:
+def is_allowed(request: Request | Trust | Weakened | Used, environ: Mapping[str, str]) -> bool:
     """Whether the user allowed exactly this request. Without a folder for answers, nothing is."""
     try:
         path, content = _answer_file(request, environ)
@@ -394,7 +400,7 @@ def is_allowed(request: Request | Trust | Weakened, environ: Mapping[str, str]) 
         return False
 
 
-def allow(request: Request | Trust | Weakened, environ: Mapping[str, str]) -> None:
+def allow(request: Request | Trust | Weakened | Used, environ: Mapping[str, str]) -> None:
     """Stores the user's permission, in a file that only the user can read."""
     path, content = _answer_file(request, environ)
     try:
@@ -407,7 +413,7 @@ def allow(request: Request | Trust | Weakened, environ: Mapping[str, str]) -> No
         raise _unwritable(path, error) from error
 
 
-def revoke(request: Request | Trust | Weakened, environ: Mapping[str, str]) -> None:
+def revoke(request: Request | Trust | Weakened | Used, environ: Mapping[str, str]) -> None:
     """Deletes the user's permission."""
     path, _ = _answer_file(request, environ)
     try:
@@ -422,7 +428,7 @@ def _unwritable(path: Path, error: OSError) -> Unavailable:
 
 
 def _answer_file(
-    request: Request | Trust | Weakened, environ: Mapping[str, str]
+    request: Request | Trust | Weakened | Used, environ: Mapping[str, str]
 ) -> tuple[Path, bytes]:
     """The file of the user's answer to a request, and its content."""
     content = msgspec.json.encode(request) + b"\n"

@@ -425,7 +425,7 @@ def _texts(event: Event) -> Iterator[str]:
     yield event.by
     try:
         yield from _strings(msgspec.json.decode(event.body) if event.body else None)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, ValueError, RecursionError):
         yield event.body.decode("utf-8", "replace")
 
 
