@@ -23,6 +23,7 @@ from bench import (
     days_later,
     exact,
     fidelity,
+    forecast,
     growth,
     hooks,
     hostile,
@@ -104,6 +105,13 @@ def with_sessions(run: Callable[[list[Path]], list[Table]]) -> Callable[..., lis
     return run_if_any
 
 
+def run_forecast(given: argparse.Namespace) -> list[Table] | str:
+    folder = data_folder(given.data)
+    if folder is None:
+        return "Skipped: no data. Name a folder with --data, or set REFOLD_BENCH_DATA."
+    return forecast.run(folder, 4 if given.quick else forecast.STREAMS)
+
+
 def run_likelihood(given: argparse.Namespace) -> list[Table] | str:
     points = 2 if given.quick else likelihood.POINTS
     return likelihood.run(data_folder(given.data), points=points)
@@ -137,6 +145,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "importers": run_importers,
     "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
     "proxy": lambda given: proxy.run(data_folder(given.data), 2 if given.quick else 100),
+    "forecast": run_forecast,
     "server": lambda given: server.run(3_200) if given.quick else server.run(),
     "sync": lambda given: sync.run(1_000, 500) if given.quick else sync.run(),
     "schedules": lambda given: schedules.run(100) if given.quick else schedules.run(),

@@ -25,11 +25,12 @@ from refold.edges.proxy.upstream import Limits, target_of
 
 
 class Passage:
-    """A proxy that folds into this window, with nothing on either side of it."""
+    """A proxy that folds into this window, or only observes, with nothing on either side of it."""
 
-    def __init__(self, path: bytes, window: int, **config: Any) -> None:
-        folding = Folding(folds=True, window=window, config=config)
-        self._book = ConversationRegistry(refold.open_store("memory:"), folding, Limits())
+    def __init__(self, path: bytes, window: int, *, folds: bool = True, **config: Any) -> None:
+        folding = Folding(folds=folds, window=window, config=config)
+        self.store = refold.open_store("memory:")
+        self._book = ConversationRegistry(self.store, folding, Limits())
         self._observer = Observer(self._book)
         self._target = target_of("POST", path, ())
         self._taken: ObservedCall | None = None
@@ -55,9 +56,13 @@ class Passage:
 
     def answered(self, tokens: int) -> None:
         """The provider answered, and billed so many tokens for what went up."""
+        self.billed(Usage(input=tokens, output=1))
+
+    def billed(self, usage: Usage) -> None:
+        """The provider answered, and billed this for what went up."""
         if self._taken is not None and self._taken.held is not None:
             self._taken.answered()
-            self._observer.finish(self._taken, Usage(input=tokens, output=1), None)
+            self._observer.finish(self._taken, usage, None)
 
     def close(self) -> None:
         self._book.close()

@@ -58,6 +58,11 @@ class Option(Struct, frozen=True, kw_only=True):
     compactions: int
     too_small: int = 0
 
+    @property
+    def keeps_enough(self) -> bool:
+        """Whether nearly everything that was needed later was kept."""
+        return self.kept is None or self.kept >= KEPT_MIN
+
 
 class Verdict(Struct, frozen=True, kw_only=True):
     """The answer for one session or several: the bill, the largest prompt, the share of its window
@@ -158,8 +163,7 @@ def _kept(outcomes: Iterable[Outcome]) -> float | None:
 
 
 def _is_good(option: Option) -> bool:
-    kept = 1.0 if option.kept is None else option.kept
-    return option.saved >= SAVED_MIN and kept >= KEPT_MIN and option.compactions > 0
+    return option.saved >= SAVED_MIN and option.keeps_enough and option.compactions > 0
 
 
 # --- sentences ---

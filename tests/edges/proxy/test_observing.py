@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import refold
+from refold.edges.commands.proxy import with_forecast
 from refold.edges.proxy.body import answered_upto, has_one_answer
 from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.observer import Observer
-from refold.edges.proxy.savings import NOTE
+from refold.edges.proxy.savings import NOTE, Sum, sums
 from refold.edges.proxy.upstream import Limits
 from tests.edges.proxy.kit import (
     MODEL,
@@ -306,21 +307,21 @@ def test_the_usage_of_a_stream_is_read_while_it_passes(path: str) -> None:
 # --- what it could save ---
 
 
-def test_a_line_says_what_each_call_took_and_what_folding_would_have_saved() -> None:
-    async def work(running: Running) -> list[dict[str, Any]]:
+def test_a_line_says_what_each_call_took_and_the_report_what_folding_would_have_saved() -> None:
+    async def work(running: Running) -> tuple[list[dict[str, Any]], Sum]:
         for turns in (20, 40, 41, 42):
             await running.messages(loop(turns))
-        with refold.open(running.kept()[0], store=running.book.store, read_only=True) as context:
-            return [note.data for note in context.log.notes(NOTE)]
+        store = running.book.store
+        with refold.open(running.kept()[0], store=store, read_only=True) as context:
+            lines = [note.data for note in context.log.notes(NOTE)]
+        return lines, with_forecast(store, *sums(store))
 
-    lines = with_proxy(work, window=20_000)
+    lines, report = with_proxy(work, window=20_000)
     assert len(lines) == 4
-    assert [line["saved"] > 0 for line in lines] == [False, True, True, True]
     for line in lines:
-        assert line["input"] == line["sent"] and not line["folded"]
-        assert 0 <= line["saved"] < line["input"]
-    # The call that breaks the cache may cost more than it saves; the next ones pay it back.
-    assert lines[3]["saved_cost"] > 0
+        assert line["input"] == line["sent"] and not line["folded"] and line["saved"] == 0
+    assert 0 < report.saved < report.sent == sum(line["sent"] for line in lines)
+    assert report.folded == 0 and report.saved_cost is not None
 
 
 def test_observing_puts_no_edit_on_the_page() -> None:

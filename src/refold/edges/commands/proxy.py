@@ -33,7 +33,7 @@ from refold.engine.handover import handed_over, named, opening_of
 from refold.errors import Invalid, RefoldError, Unavailable
 from refold.log.log import now_ms
 from refold.replay.recorded import measured, recorded
-from refold.replay.verdict import verdict_of, windows_for
+from refold.replay.verdict import SAVED_MIN, verdict_of, windows_for
 from refold.settings.sources import default_store
 from refold.stores import open_store
 from refold.stores.protocol import Store
@@ -154,8 +154,9 @@ def proxy(
 ) -> ProxyServed | Reported:
     if report:
         all_sums = list(sums(session.store))
-        shown = tuple(all_sums[: limit or REPORTED])
-        return Reported(conversations=shown, total=added("all", all_sums))
+        shown = [with_forecast(session.store, one) for one in all_sums[: limit or REPORTED]]
+        total = added("all", [*shown, *all_sums[len(shown) :]])
+        return Reported(conversations=tuple(shown), total=total)
     if limit is not None:
         raise Invalid("--limit is for a report", hint="add --report")
     from refold.edges.proxy.serve import TOKEN, ProxySettings, checked, listen, serve, url_of
@@ -183,6 +184,19 @@ def proxy(
                 _announce(session.screen, url, settings.token if TOKEN not in os.environ else "")
             serve(replace(settings, socket=listening.detach()))
     return ProxyServed(url=url, store=settings.store, folds=settings.folds, tools=tools)
+
+
+def with_forecast(store: Store, one: Sum) -> Sum:
+    """What a conversation saved or, if nothing was folded, what folding would have saved in its own
+    window."""
+    from refold.edges.proxy.forecast import forecast
+
+    if one.folded:
+        return one
+    window = Context(store, one.conversation).budget.window
+    said = forecast(store, one.conversation, window)
+    saved_cost = None if said.cost is None or one.cost is None else one.cost - said.cost
+    return replace(one, saved=one.sent - said.sent, saved_cost=saved_cost)
 
 
 def _announce(screen: Screen, url: str, token: str) -> None:
@@ -250,22 +264,36 @@ def spent(
             compactions=len(made),
             undo=max(made.values())[1] if made else "",
         )
-    played = [recorded(store, one.conversation, config) for one in by_conversation]
+    return _foreseen(store, config, by_conversation, window, since_ms)
+
+
+def _foreseen(
+    store: Store, config: Config, ran: list[Sum], window: int | None, since_ms: int
+) -> Spent:
+    """What folding into this window would have saved, or into the best one that keeps enough: a
+    replay says what is kept, the fold itself what is sent."""
+    from refold.edges.proxy.forecast import forecast
+
+    total = added("all", ran)
+    played = [recorded(store, one.conversation, config) for one in ran]
     windows = (window,) if window is not None else windows_for(one.peak for one in played)
     verdict = verdict_of([measured(one, windows, settings_of(one.model)) for one in played], "")
-    shown = verdict.recommended if window is None else window
-    option = next((one for one in verdict.options if one.window == shown), None)
-    if option is None or not option.compactions or verdict.bill.cost is None or option.cost is None:
-        return Spent(calls=total.calls, cost=total.cost, folded=False)
-    return Spent(
-        calls=total.calls,
-        cost=total.cost,
-        folded=False,
-        saved=verdict.bill.cost - option.cost,
-        compactions=option.compactions,
-        window=shown,
-        kept=option.kept,
-    )
+    made = Spent(calls=total.calls, cost=total.cost, folded=False)
+    for option in verdict.options:
+        if window is None and not option.keeps_enough:
+            continue
+        calls = [forecast(store, one.conversation, option.window, since_ms) for one in ran]
+        compactions = sum(one.compactions for one in calls)
+        costs = [one.cost for one in calls if one.cost is not None]
+        if not compactions or total.cost is None or not costs:
+            continue
+        saved = total.cost - sum(costs)
+        if window is None and saved < max(SAVED_MIN * total.cost, made.saved or 0.0):
+            continue
+        made = replace(
+            made, saved=saved, compactions=compactions, window=option.window, kept=option.kept
+        )
+    return made
 
 
 class Ran(Result, frozen=True, kw_only=True):

@@ -74,7 +74,6 @@ class OpenConversation:
         self.takes_replies = True  # the client repeats answers unchanged
         self.unkept: list[Wire] = []  # the last answer, until it is in the log
         self.encoded = Encoded()
-        self.large = 0  # results above this token count are moved out before they are first sent
         self.opened_at = self.used_at = time.monotonic()
         self.read_log()
 
@@ -90,7 +89,6 @@ class OpenConversation:
         self.tools = added_in(notes)  # our own, from the beginning of the conversation
         # The newest seq answered through the proxy: later thinking belongs to our page.
         self.answered = view.anchor.upto if view.anchor else 0
-        self.counted = 0  # large results are counted up to this seq
         self.account = Account()
         if calls:
             self.account.resume(*calls[-1])
@@ -309,7 +307,6 @@ class ConversationRegistry:
         native = Compaction()
         context = self.open(parsed, id, native, offloads=self.folding.folds)
         held = OpenConversation(context, parsed, known=known, native=native)
-        held.large = self.folding.large_tokens(parsed)
         held.began_at, held.retries = at, parsed.retries
         with self._guard:
             self._held[held.number] = held

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from refold.core.model import Message, ToolCall, ToolResult, Usage
+from refold.core.model import Message, ToolCall, Usage
 from refold.dialects.usage import read_usage
 from refold.edges.local_access import Header
 from refold.edges.proxy.body import (
@@ -47,7 +47,6 @@ from refold.edges.proxy.page import as_the_client_has_them, is_own, is_refused, 
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.edges.proxy.upstream import Target, is_retry, session_of
 from refold.engine.mirror import Unchanging
-from refold.errors import RefoldError
 
 Refusal = dict[str, int | str]  # the status and body of a refusal
 
@@ -118,6 +117,10 @@ class Observer:
     def __init__(self, registry: ConversationRegistry) -> None:
         self._registry = registry
         self._opened: dict[str, list[Wire]] = {}  # the first words of each session
+
+    def close(self) -> None:
+        """Closes all conversations and the store."""
+        self._registry.close()
 
     def read(
         self, body: bytes, target: Target, headers: Sequence[Header] = ()
@@ -253,7 +256,6 @@ class Observer:
             head = held.context.view.head  # read now: others may edit while the page is rendered
             wires = self._folded(held, parsed, request)
         else:
-            count_large(held)
             head = held.context.view.head
         wires = None if wires is None else with_loops_taken(parsed, wires)
         sent = None if wires is None else held.encoded.encode(wires, parsed.marks)
@@ -464,7 +466,6 @@ class Observer:
     def _line(self, held: OpenConversation, observed: ObservedCall, usage: Usage) -> CallLine:
         if self._folds(held):
             return held.account.folded(usage, observed.share, broke=held.encoded.broke)
-        plan_if_due(held, usage)
         return held.account.observed(usage)
 
 
@@ -483,31 +484,3 @@ def _begin(held: OpenConversation, observed: ObservedCall) -> None:
     if observed.opening is not None:
         mirror(held, observed.parsed)
         held.show_opening(observed.opening)
-
-
-STUB_TOKENS = 400  # the usual size of a stub
-
-
-def plan_if_due(held: OpenConversation, usage: Usage) -> None:
-    """Estimates what a fold would have saved, if one would have been due by now."""
-    left = usage.input - held.account.offset
-    if left < held.context.budget.compact_at:
-        return
-    try:
-        plan = held.context.plan()
-    except RefoldError:
-        return
-    kept = plan.tokens_after / max(1, plan.tokens_before)
-    held.account.take_off(round(usage.input * (1 - kept)), breaks=True)
-
-
-def count_large(held: OpenConversation) -> None:
-    """Counts as saved the large results at the end of the page that a fold would have moved out."""
-    view = held.context.view
-    for slot in reversed(view.slots):
-        if not any(isinstance(block, ToolResult) for block in slot.message.blocks):
-            break
-        if slot.seq > held.counted and slot.tokens > held.large:
-            saved = held.account.offset + slot.tokens - STUB_TOKENS
-            held.account.take_off(saved, breaks=False)
-    held.counted = view.head

@@ -1,12 +1,11 @@
 """Savings: the tokens and money of each call and of its alternative, the usage in its answer, and
 its outcome; and their sums by conversation.
 
-The provider's usage says what was sent. The alternative is derived from it: for a folded call, the
-client's own list, by its bytes; for an observed call, the rest after a fold, by plans made whenever
-one would have been due. Money follows from the model's prices, with the cache that the provider
-reports. Usage is read from a copy of the answer while it streams; only lines that name a usage are
-decoded. A new process continues from the last line in the log; lines that a fork shares with its
-parent count once.
+The provider's usage says what was sent. For a folded call, the alternative is the client's own
+list, by its bytes; for observed calls, `forecast` plays the fold when somebody asks. Money follows
+from the model's prices, with the cache that the provider reports. Usage is read from a copy
+of the answer while it streams; only lines that name a usage are decoded. A new process continues
+from the last line in the log; lines that a fork shares with its parent count once.
 
 The outcome of each call goes over a pipe that outlives a killed proxy; a line that is never read is
 dropped. Neighbours: `observer` brings the usage, `supervisor` counts outcomes, the command `proxy
@@ -49,7 +48,7 @@ CACHE_LIFE_S = 300.0
 
 class CallLine(Struct, frozen=True, kw_only=True):
     """One call in tokens: the client's list, the request, its cached part, the saving, and the part
-    written to the cache. If the call was not `folded`, `saved` is what a fold would have saved."""
+    written to the cache. A call that was not `folded` saved nothing."""
 
     model: str = ""
     input: int = 0
@@ -65,9 +64,9 @@ class CallLine(Struct, frozen=True, kw_only=True):
 
 def line_text(line: CallLine) -> str:
     """`in 61,204, sent 38,110, cached 35,000, saved 23,094 ($0.0693)`."""
-    saved = "saved" if line.folded else "could save"
     tokens = f"in {line.input:,}, sent {line.sent:,}, cached {line.cached:,}"
-    return f"{tokens}, {saved} {line.saved:,} ({dollars(line.saved_cost)})"
+    saved = f", saved {line.saved:,} ({dollars(line.saved_cost)})"
+    return tokens + saved if line.folded else tokens
 
 
 def line_of(data: object) -> CallLine | None:
@@ -83,31 +82,22 @@ class Account:
     continue in another process."""
 
     def __init__(self) -> None:
-        self.offset = 0  # tokens that a fold would have removed by now
-        self._is_broken = False  # whether it would have removed some since the last call
-        self._before: int | None = None  # tokens sent last the other way; None if unknown
+        self._before: int | None = None  # tokens of the client's list last; None if unknown
         self._at_s = float("-inf")
         self._is_cached = False  # whether the provider ever reported a cache
 
     def resume(self, line: CallLine, at_s: float) -> None:
         """Continues from the last line of a conversation, written at that time."""
-        self._before = line.input if line.folded else line.input - line.saved
+        self._before = line.input
         self._at_s = at_s
         self._is_cached = line.cached > 0 or line.written > 0
-        self.offset = 0 if line.folded else line.saved
-
-    def take_off(self, tokens: int, *, breaks: bool) -> None:
-        """Sets the tokens that a fold would have removed by now; with `breaks` they had been sent
-        before, so the provider's cache would have been lost."""
-        self.offset = max(self.offset, tokens)
-        self._is_broken = self._is_broken or breaks
 
     def folded(self, usage: Usage, share: float, *, broke: bool = False) -> CallLine:
         """The line of a folded call whose bytes were this share of the client's; `broke`: it
         changed bytes that the call before had sent."""
         client = max(usage.input, round(usage.input / max(share, 1e-6)))
         other = self._other(usage, client, is_warm=broke or usage.cache_read > 0)
-        return self._line(usage, client, client - usage.input, other, sign=1, folded=share < 1.0)
+        return self._line(usage, client, client - usage.input, other, folded=share < 1.0)
 
     def spent(self, usage: Usage) -> CallLine:
         """The line of a call that no client made, for a compaction or our own tools: pure cost."""
@@ -126,10 +116,9 @@ class Account:
 
     def observed(self, usage: Usage) -> CallLine:
         """The line of a call that was passed on unchanged."""
-        would = max(0, usage.input - self.offset)
-        is_warm = usage.cache_read > 0 and not self._is_broken
-        other = self._other(usage, would, is_warm=is_warm)
-        return self._line(usage, usage.input, usage.input - would, other, sign=-1, folded=False)
+        self._before, self._at_s = usage.input, time.time()
+        self._is_cached = self._is_cached or usage.cache_read > 0 or usage.cache_write > 0
+        return self._line(usage, usage.input, 0, None, folded=False)
 
     def _other(self, usage: Usage, size: int, *, is_warm: bool) -> float | None:
         """The cost of the call the other way, with the same use of the cache."""
@@ -138,7 +127,7 @@ class Account:
         read = 0
         if is_warm and self._is_cached:
             read = self._read(usage, size, now)
-        self._before, self._at_s, self._is_broken = size, now, False
+        self._before, self._at_s = size, now
         written = _part(size - read, usage.cache_write, usage.input - usage.cache_read)
         other = replace(
             usage,
@@ -163,7 +152,6 @@ class Account:
         saved: int,
         other: float | None,
         *,
-        sign: int,
         folded: bool,
     ) -> CallLine:
         paid = cost(model_info(usage.model or None), usage)
@@ -177,13 +165,13 @@ class Account:
             saved=saved,
             cost=paid,
             # The same request costs the same: only a guess at its cache could differ.
-            saved_cost=_difference(other, paid, sign) if saved else _difference(paid, paid, sign),
+            saved_cost=_difference(other if saved else paid, paid),
             folded=folded,
         )
 
 
-def _difference(other: float | None, paid: float | None, sign: int) -> float | None:
-    return None if other is None or paid is None else sign * (other - paid)
+def _difference(other: float | None, paid: float | None) -> float | None:
+    return None if other is None or paid is None else other - paid
 
 
 def _part(whole: int, counted: int, of: int) -> int:
