@@ -99,7 +99,7 @@ def list(
 ) -> builtins.list[Overview]:
     """The conversations, the last written first, at most `limit`: an `Overview` of each, from its
     bookmark. `tag` selects by tag, and `folder` by the metadata `cwd`: that folder or one below
-    it."""
+    it, or its last name alone."""
     from refold.conversations.listing import newest
     from refold.conversations.overview import overviews
 

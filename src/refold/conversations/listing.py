@@ -71,7 +71,7 @@ def newest(
     store: Store, *, tag: str = "", folder: str = "", limit: int | None = None
 ) -> list[Conversation]:
     """The conversations, the last written first, at most `limit`; `tag` and `folder` select, the
-    latter including folders below it."""
+    latter including folders below it; a folder that is not absolute is its last name alone."""
     if limit is not None and limit < 0:
         raise Invalid(f"a limit of {limit} conversations", hint="omit it for no limit")
     ordered = newest_first(store)
@@ -91,7 +91,7 @@ def is_below(path: object, folder: str) -> bool:
     if not isinstance(path, str) or not path:
         return False
     place, wanted = PurePath(normpath(path)), PurePath(normpath(folder))
-    return place == wanted or wanted in place.parents
+    return place == wanted or wanted in place.parents or place.name == folder
 
 
 def described(store: Store, about: Conversation) -> Conversation:

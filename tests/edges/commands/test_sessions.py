@@ -84,8 +84,9 @@ def test_the_list_of_a_shell_is_of_this_folder(tmp_path: Path) -> None:
     assert listed() == ["away", "below", "here"]
     assert listed("--project") == listed("--project", ".") == ["below", "here"]
     assert listed("--project", "src") == ["below"] and listed("--project", "/elsewhere") == ["away"]
+    assert listed("--project", "elsewhere") == ["away"] and listed("--project", "else") == []
     said = run("list", "--project", "/nowhere", "--store", url).stdout
-    assert "no conversations that were held in /nowhere" in said
+    assert "no conversations of the project /nowhere" in said
 
 
 @pytest.mark.usefixtures("alone")
@@ -174,6 +175,7 @@ def test_a_list_has_a_line_for_each_conversation_and_a_total(url: str, tmp_path:
         ours = [row for row in rows if "-shop" in row]
         assert len(ours) == 4 and " claude " in "".join(ours) and "x" * 30 not in shown
         assert lines[-1].startswith("5 conversations, ")
+        assert columns == 80 or all(f"codex-{at}-xxxxxxxxxxxx " in shown for at in (0, 2))
 
     def ids(*options: str) -> list[str]:
         return [one["id"] for one in as_json("list", *options)["conversations"]]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from inspect import signature
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -65,10 +66,20 @@ Project = Annotated[str, Meta(description="The folder of the project; by default
 Tag = Annotated[str, Meta(description="A tag.")]
 Tags = Annotated[tuple[str, ...], Meta(description="A tag; may be repeated.")]
 PROJECT = Meta(
-    description="Only conversations of this folder or below it; without a PATH, of the current "
-    "one.",
+    description="Only conversations of this folder or below it, or of a project by its name; "
+    "without a PATH, of the current folder.",
     extra={"metavar": "PATH", "bare": ".", "completes": "folder"},
 )
+
+
+def project_of(typed: str | None) -> str:
+    """The wanted folder, absolute; a name without such a folder here stays as it was typed. Empty
+    for nothing."""
+    if not typed or (Path(typed).name == typed and not Path(typed).exists()):
+        return typed or ""
+    return str(Path(typed).resolve())
+
+
 AGENT = Meta(description="Only those of an agent, such as claude-code or codex.")
 FORMAT = Meta(description="How the result is printed.")  # for a Literal of the command's forms
 

@@ -9,10 +9,11 @@ after it, and are left out without a bookmark. Deleting is final, and asks first
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -34,6 +35,7 @@ from refold.edges.commands.command import (
     Window,
     Yes,
     command,
+    project_of,
     short_line,
     show_damage,
     show_removable,
@@ -77,7 +79,7 @@ def list_conversations(
         from refold.edges.commands.search import time_of  # loads everything that a search needs
 
         start = time_of(since)
-    path = "" if project is None else str(Path(project).resolve())
+    path = project_of(project)
     is_cut_late = bool(agent or start or sort != "when")
     chosen = newest(store, tag=tag, folder=path, limit=None if is_cut_late else limit)
     # Every conversation of a list without a filter is in its own place.
@@ -159,7 +161,7 @@ class Listed(Result, frozen=True, kw_only=True):
     def show(self, screen: Screen) -> None:
         if not self.conversations:
             tagged = f" with the tag {self.tag}" if self.tag else ""
-            held = f" that were held in {self.folder}" if self.folder else ""
+            held = f" of the project {self.folder}" if self.folder else ""
             agents = f" of the agent {short_line(self.agent, NAME_CHARS)}" if self.agent else ""
             screen.line(f"There are no conversations{agents}{tagged}{held} in {self.store}.")
             return
@@ -202,7 +204,9 @@ def _row(about: Overview, position: int) -> Row:
 
 
 HEADS = ("AS", "TITLE", "PROJECT", "AGENT", ">MSGS", ">PEAK", ">COST", "WHEN")
-WIDE, PROJECT_CHARS, TITLE_CHARS_MIN = 130, 12, 12
+WITH_IDS, WIDE = 100, 130  # columns
+ID_CHARS, PROJECT_CHARS, TITLE_CHARS_MIN = 20, 12, 12
+REST_OF_UUID = re.compile(r"(?<=[0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def _show_rows(rows: Sequence[Row], screen: Screen) -> None:
@@ -210,16 +214,29 @@ def _show_rows(rows: Sequence[Row], screen: Screen) -> None:
     cells = [_cells(row) for row in rows]
     is_wide = not screen.draws or screen.columns >= WIDE
     if not is_wide:
-        widths = [max(map(width, column)) for column in zip(HEADS, *cells, strict=True)]
-        room = screen.columns - sum(widths) + widths[1] - 2 * len(HEADS)
+        heads = HEADS
+        if screen.columns >= WITH_IDS:
+            heads = (*HEADS[:1], "ID", *HEADS[1:])
+            cells = [(one[0], id, *one[1:]) for one, id in zip(cells, _short_ids(rows))]
+        place = heads.index("TITLE")
+        widths = [max(map(width, column)) for column in zip(heads, *cells, strict=True)]
+        room = screen.columns - sum(widths) + widths[place] - 2 * len(heads)
         most = max(TITLE_CHARS_MIN, room)
-        screen.table(HEADS, [(one[0], cut(one[1], most), *one[2:]) for one in cells])
+        titles = [cut(one[place], most) for one in cells]
+        shown = zip(cells, titles)
+        screen.table(heads, [(*one[:place], to, *one[place + 1 :]) for one, to in shown])
         return
     besides = ("PARENT", "NAMES") if any(row.parent or row.names for row in rows) else ()
     screen.table(
         ("ID", *HEADS, *besides),
         [(row.id, *one, *_besides(row)[: len(besides)]) for row, one in zip(rows, cells)],
     )
+
+
+def _short_ids(rows: Sequence[Row]) -> list[str]:
+    """The beginning of each id; empty if another id of the list begins like it."""
+    short = [REST_OF_UUID.sub("", row.id)[:ID_CHARS] for row in rows]
+    return [one if short.count(one) == 1 else "" for one in short]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.conversations.listing import newest
-from refold.edges.commands.command import PROJECT, Result, Screen, Since, command
+from refold.edges.commands.command import PROJECT, Result, Screen, Since, command, project_of
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.engine.handover import (
@@ -82,7 +82,7 @@ def handover(
         # A store of several projects may hold none of this one.
         found = named(store, conversations, os.getcwd()) or named(store, conversations)
     else:
-        found = newest(store, folder=str(Path(project).resolve()), limit=CONVERSATIONS_MAX)
+        found = newest(store, folder=project_of(project), limit=CONVERSATIONS_MAX)
     made = handed_over(store, found, session.config, tokens=tokens, from_ms=from_ms)
     if not made.conversations:
         raise NotFound("no conversation has anything to hand over", hint="append messages first")

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, datetime, timedelta
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from refold.conversations.listing import newest
 from refold.conversations.overview import Overview, overviews
 from refold.core.model import Conversation, Usage
 from refold.display import number, one_line
-from refold.edges.commands.command import Result, Screen, show_damage
+from refold.edges.commands.command import Result, Screen, project_of, show_damage
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.stats import By, Call, calls_of
@@ -111,7 +110,7 @@ def usage_by(
     """The sums of the store, or of one conversation if one is named."""
     start = time_of(since)
     since_ms = 0 if start is None else int(start.timestamp() * 1000)
-    folder = "" if project is None else str(Path(project).resolve())
+    folder = project_of(project)
     if session.is_named:
         chosen = [session.store.conversation(session.conversation)]
     else:
