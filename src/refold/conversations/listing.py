@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -30,7 +31,7 @@ from refold.core.bookmark import Bookmark
 from refold.core.codec import decode
 from refold.core.fold import merged
 from refold.core.ids import conversation_checked
-from refold.core.model import Conversation, Event, Message, Meta, ToolResult
+from refold.core.model import Conversation, Event, Message, Meta, ToolCall, ToolResult
 from refold.core.shortened import ERASED, text_of
 from refold.display import ago, cut, is_text, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
@@ -92,6 +93,26 @@ def is_below(path: object, folder: str) -> bool:
         return False
     place, wanted = PurePath(normpath(path)), PurePath(normpath(folder))
     return place == wanted or wanted in place.parents or place.name == folder
+
+
+def tools_called(store: Store, found: Iterable[Conversation]) -> Counter[str]:
+    """How often each tool was called in these conversations; one whose log is damaged has none."""
+    counted: Counter[str] = Counter()
+    for about in found:
+        with suppress(Corrupt):
+            for events in pages_of(store, about.id, last=about.head):
+                counted += tools_called_in(events)
+    return counted
+
+
+def tools_called_in(events: Iterable[Event]) -> Counter[str]:
+    """How often each tool was called in these events."""
+    counted: Counter[str] = Counter()
+    for event in events:
+        body = decode(event) if event.kind == "message" and not event.erased else None
+        if isinstance(body, Message):
+            counted.update(one.name for one in body.blocks if isinstance(one, ToolCall))
+    return counted
 
 
 def described(store: Store, about: Conversation) -> Conversation:

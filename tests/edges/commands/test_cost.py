@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.core.model import Usage
 from tests.edges.cli.rooms import as_json, run
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -133,12 +134,31 @@ def test_tools_are_listed_in_every_shape_with_their_share(url: str) -> None:
         context.append({"role": "user", "content": "hello"})
     found = as_json("stats", "--tools", "tools")
     assert [(one["name"], one["description"][:5]) for one in found["tools"]] == [
-        ("run", "Runs."),
         ("read", "Reads"),
+        ("run", "Runs."),
     ]
     assert 0 < sum(one["tokens"] for one in found["tools"]) <= found["tokens"]
     assert "in every request." in run("stats", "--tools", "tools").stdout
     assert run("stats", "--tools", "fix-login").stdout == "The model gets no tools.\n"
+
+
+def test_tools_that_nobody_called_in_a_project_are_counted_and_priced(url: str) -> None:
+    tools = [{**TOOL, "name": name, "description": name * 40} for name in ("run", "read", "grep")]
+    for id, called in (("first", "grep"), ("second", "run")):
+        with refold.open(id, store=url, tools=tools, model="claude-opus-4-5") as context:
+            context.update(metadata={"cwd": "/work/shop"})
+            context.append({"role": "user", "content": "hello"})
+            block = {"type": "tool_use", "id": f"{id}-1", "name": called, "input": {}}
+            context.append({"role": "assistant", "content": [block]})
+            context.record(usage=Usage(input=10_000, cache_read=8_000, cache_write=2_000))
+    found = as_json("stats", "--tools", "second")
+    counts = {one["name"]: (one["calls"], one["project_calls"]) for one in found["tools"]}
+    assert counts == {"run": (1, 1), "read": (0, 0), "grep": (0, 1)}
+    [read] = [one for one in found["tools"] if one["name"] == "read"]
+    assert found["unused"] == read["tokens"] > 0
+    price = (0.8 * 0.5 + 0.2 * 6.25) / 1e6
+    assert found["unused_cost"] == pytest.approx(found["unused"] * price, rel=0.1)
+    assert "1 tool never called in this project" in run("stats", "--tools", "second").stdout
 
 
 def test_a_call_whose_report_names_no_model_was_made_with_the_conversations(url: str) -> None:

@@ -214,7 +214,7 @@ def _show_rows(rows: Sequence[Row], screen: Screen) -> None:
     cells = [_cells(row) for row in rows]
     is_wide = not screen.draws or screen.columns >= WIDE
     if not is_wide:
-        heads = HEADS
+        heads: tuple[str, ...] = HEADS
         if screen.columns >= WITH_IDS:
             heads = (*HEADS[:1], "ID", *HEADS[1:])
             cells = [(one[0], id, *one[1:]) for one, id in zip(cells, _short_ids(rows))]

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from refold.artifacts.listing import is_in_log
+from refold.conversations.listing import FOLDER, newest, tools_called, tools_called_in
 from refold.core.codec import decode
 from refold.core.model import Event, Hide, Replace, Restore, Revert, Summarize, Usage
 from refold.core.model import Meta as ModelMeta
@@ -39,7 +40,9 @@ from refold.edges.displays.phrases import advice, header, percent_of
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.stored_logs import pages_of
-from refold.tokens.models import PER, dollars, model_info, together, write_price
+from refold.stores.protocol import Store
+from refold.tokens import models
+from refold.tokens.models import PER, amount, dollars, model_info, together, write_price
 
 SHOWN_CHARS = 70
 Billed = dict[str, int | float]
@@ -92,7 +95,7 @@ def stats(
         return dump(session)
     with session.context(window=window) as context:
         if tools:
-            return tools_of(context)
+            return tools_of(context, session.store)
         if format is not None:
             figures = context.stats()
             return Status(
@@ -226,34 +229,63 @@ def _status_lines(status: Status, columns: int) -> list[str]:
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """One tool; `tokens` is its share of the tokens of all tools."""
+    """One tool; `tokens` is its share of the tokens of all tools, `calls` and `project_calls` count
+    its calls in the conversation, and in all of the same project."""
 
     name: str
     description: str
     tokens: int
+    calls: int = 0
+    project_calls: int = 0
 
 
 class Tools(Result, frozen=True, kw_only=True):
+    """The tools of a conversation, the largest first. `unused` tokens are those of tools never
+    called in the project; without them, the recorded calls would have cost `unused_cost` less."""
+
     conversation: str
     tools: tuple[Tool, ...]
     tokens: int
+    unused: int = 0
+    unused_cost: float | None = None
 
     def show(self, screen: Screen) -> None:
         if not self.tools:
             screen.line("The model gets no tools.")
             return
         rows = (
-            (one.name, f"{one.tokens:,}", cut(one_line(one.description), SHOWN_CHARS))
+            (
+                one.name,
+                f"{one.tokens:,}",
+                f"{one.calls:,}",
+                f"{one.project_calls:,}",
+                cut(one_line(one.description), SHOWN_CHARS),
+            )
             for one in self.tools
         )
-        screen.table(("NAME", ">TOKENS", "DESCRIPTION"), rows)
+        screen.table(("NAME", ">TOKENS", ">CALLS", ">IN PROJECT", "DESCRIPTION"), rows)
         screen.line(
             f"{number(len(self.tools), 'tool')}, {number(self.tokens, 'token')} in every request."
         )
+        unused = sum(not one.project_calls for one in self.tools)
+        if unused:
+            less = f", {amount(self.unused_cost)} of the bill so far" if self.unused_cost else ""
+            screen.line(
+                f"{number(unused, 'tool')} never called in this project: "
+                f"{number(self.unused, 'token')} in every request{less}."
+            )
 
 
-def tools_of(context: Context) -> Tools:
+def tools_of(context: Context, store: Store | None = None) -> Tools:
+    """The tools, and their calls; without the store, calls of other conversations are not read."""
     view = context.view
+    own = tools_called_in(context.log.events())
+    folder = (view.metadata or {}).get(FOLDER)
+    if store is not None and isinstance(folder, str) and folder:
+        others = [about for about in newest(store, folder=folder) if about.id != context.id]
+        of_project = own + tools_called(store, others)
+    else:
+        of_project = own
     listed = view.tools or []
     sizes = [len(msgspec.json.encode(tool)) for tool in listed]
     total = sum(sizes) or 1
@@ -262,10 +294,32 @@ def tools_of(context: Context) -> Tools:
             name=_field(tool, "name"),
             description=_field(tool, "description"),
             tokens=view.tools_tokens * size // total,
+            calls=own[_field(tool, "name")],
+            project_calls=of_project[_field(tool, "name")],
         )
         for tool, size in zip(listed, sizes, strict=True)
     )
-    return Tools(conversation=context.id, tools=tools, tokens=view.tools_tokens)
+    unused = sum(one.tokens for one in tools if not one.project_calls)
+    return Tools(
+        conversation=context.id,
+        tools=tuple(sorted(tools, key=lambda one: -one.tokens)),
+        tokens=view.tools_tokens,
+        unused=unused,
+        unused_cost=_cost_of_part(context, unused),
+    )
+
+
+def _cost_of_part(context: Context, tokens: int) -> float | None:
+    """What this part of every prompt cost so far, cached like the rest of it."""
+    billed = context.stats().billed
+    share = tokens * billed.calls / billed.input if billed.input else 0.0
+    model = context.view.model
+    part = Usage(
+        input=tokens * billed.calls,
+        cache_read=int(share * billed.cache_read),
+        cache_write=int(share * billed.cache_write),
+    )
+    return models.cost(model_info(model or None), part) if billed.calls else None
 
 
 def _field(tool: Any, name: str) -> str:
