@@ -89,6 +89,6 @@ def run(messages: int = MESSAGES, sessions: int = SESSIONS, repeats: int = REPEA
         overview = middle(lambda: Answers(many).overview({}), repeats)
         table.at_most(f"overview of {sessions:,} sessions, s", overview / 1e3, 1.0)
     files = [path.read_bytes() for path in (Path(app.__file__).parent / "static").iterdir()]
-    table.at_most("static files, kB", sum(map(len, files)) / 1024, 120.0)
-    table.at_most("static files, gzipped, kB", len(gzip.compress(b"".join(files))) / 1024, 40.0)
+    table.at_most("static files, kB", sum(map(len, files)) / 1e3, 120.0)
+    table.at_most("static files, gzipped, kB", len(gzip.compress(b"".join(files))) / 1e3, 40.0)
     return [table]

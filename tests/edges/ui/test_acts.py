@@ -51,7 +51,7 @@ def test_every_act_costs_what_was_shown_and_can_be_undone(answers: Answers, stor
     for _ in range(12):
         head, slots = page(store)
         columns = ask(answers, "conversation", id="talk")
-        seqs = [slot[0] for slot in slots]
+        seqs = [slot[0] for slot in slots] or [1]
         live = [one["id"] for one in columns["compactions"] if one["live"]]
         act = chance.choice(
             [
@@ -61,6 +61,8 @@ def test_every_act_costs_what_was_shown_and_can_be_undone(answers: Answers, stor
                 {"act": "undo"},
                 {"act": "redo"},
                 {"act": "compact"},
+                {"act": "clear"},
+                {"act": "restore", "seq": chance.choice(seqs)},
                 {"act": "undo", "batches": [chance.choice(live)] if live else []},
             ]
         )

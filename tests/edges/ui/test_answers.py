@@ -17,7 +17,7 @@ from refold.errors import Invalid, NotFound
 from tests.edges.ui.conftest import BAD, SECRET, write_session
 
 STATIC = Path(app.__file__).parent / "static"
-STATIC_BYTES_MAX = 120 * 1024
+STATIC_BYTES_MAX = 120_000
 
 
 @pytest.fixture(scope="module")

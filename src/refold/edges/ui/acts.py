@@ -18,7 +18,7 @@ from refold.engine.rehearsal import perform
 from refold.errors import Invalid, NotFound
 from refold.log.undo import Undone
 
-Name = Literal["pin", "unpin", "hide", "undo", "redo", "compact"]
+Name = Literal["pin", "unpin", "hide", "restore", "undo", "redo", "clear", "compact"]
 
 
 class Act(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,7 +61,14 @@ def rehearsed(context: Context, act: Act) -> dict[str, Any]:
         "made_room": bool(tried.undone.made_room),
         "due": tried.is_due,
         "nothing": not tried.changes_page,
+        "back": _back(context, act.seq) if act.act == "restore" else None,
     }
+
+
+def _back(context: Context, seq: int) -> dict[str, int]:
+    """How much a restore switches off, and how many files it leaves as they are on disk."""
+    off = context.restore(seq, dry_run=True)
+    return {"requests": len(off.requests), "calls": len(off.calls), "files": len(off.files)}
 
 
 def do(context: Context, act: Act) -> None:

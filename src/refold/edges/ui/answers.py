@@ -16,6 +16,7 @@ from refold.display import visible
 from refold.edges.ui import acts, overview
 from refold.edges.ui.conversation import Conversation, short_folder
 from refold.edges.ui.readable import safe
+from refold.edges.ui.saved import saved_page
 from refold.engine.context import Context
 from refold.errors import Denied, Invalid, NotFound
 from refold.log.stored_logs import conversations, is_memory
@@ -63,7 +64,9 @@ class Answers:
         return self._heads[1]
 
     def overview(self, given: Given) -> dict[str, Any]:
-        return {"store": visible(self.store.url), "sessions": overview.rows(self.store)}
+        rows = overview.rows(self.store)
+        found = [] if rows else overview.found()
+        return {"store": visible(self.store.url), "sessions": rows, "found": found}
 
     def usage(self, given: Given) -> dict[str, Any]:
         return {"days": self._usage.days(self.store)}
@@ -132,6 +135,10 @@ class Answers:
 
     def ledger(self, given: Given) -> list[dict[str, Any]]:
         return self._opened(given).ledger()
+
+    def save(self, given: Given) -> str:
+        """The conversation as one file."""
+        return saved_page(self._opened(given))
 
     def rehearse(self, given: Given, body: bytes) -> dict[str, Any]:
         """The price of an act."""

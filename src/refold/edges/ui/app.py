@@ -67,7 +67,8 @@ HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]
-SEARCH = "find"
+SEARCH, SAVE = "find", "save"
+DOWNLOAD = [(b"content-type", b"text/html"), (b"content-disposition", b"attachment")]
 _ID = r"(?P<id>[A-Za-z0-9._-]{1,64})"
 ROUTES = tuple(
     (method, re.compile(pattern), name)
@@ -83,6 +84,7 @@ ROUTES = tuple(
         ("GET", rf"/api/s/{_ID}/why/(?P<seq>\d{{1,15}})", "why"),
         ("GET", rf"/api/s/{_ID}/window", "window"),
         ("GET", rf"/api/s/{_ID}/ledger", "ledger"),
+        ("GET", rf"/api/s/{_ID}/save", SAVE),
         ("POST", rf"/api/s/{_ID}/rehearse", "rehearse"),
         ("POST", rf"/api/s/{_ID}/do", "do"),
     )
@@ -161,12 +163,16 @@ class App:
                     given.append(await _body(receive))
                 work = partial(self._encoded, name, *given)
                 body = await self._in_thread(work, searches=name == SEARCH)
-                await _send_json(send, 200, body, takes_gzip=_takes_gzip(scope))
+                if name == SAVE:
+                    await _send(send, 200, body, DOWNLOAD)
+                else:
+                    await _send_json(send, 200, body, takes_gzip=_takes_gzip(scope))
                 return
         raise NotAllowed(f"{scope['method']} is not supported here")
 
     def _encoded(self, name: str, *given: Any) -> bytes:
-        return msgspec.json.encode(getattr(self._answers, name)(*given))
+        value = getattr(self._answers, name)(*given)
+        return value.encode() if name == SAVE else msgspec.json.encode(value)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """The heads of all conversations, at first and whenever one changes."""

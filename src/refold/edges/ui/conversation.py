@@ -8,6 +8,7 @@ columns, `readable` the texts, `answers` the open conversations.
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,19 +16,19 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from refold.conversations.listing import FOLDER
+from refold.conversations.listing import FOLDER, resuming
 from refold.core.active_events import CONTROLS, switches
 from refold.core.codec import ZERO, decode
 from refold.core.model import Event, Hide, Message, Replace, Slot, Summarize
 from refold.core.shortened import edited
 from refold.display import visible
 from refold.edges.commands.stats import Call, breaks_of, calls_of, tools_of
-from refold.edges.ui.readable import blocks, brief, lines_of, safe
+from refold.edges.ui.readable import TEXT_CHARS, blocks, brief, lines_of, safe
 from refold.edges.ui.transcript import Transcript
 from refold.engine.context import Context
 from refold.errors import NotFound
 from refold.ledger.ledger import facts_of
-from refold.redaction import redactor
+from refold.redaction import Redact, redactor
 
 LINES_MAX = 400
 FACTS_MAX = 2_000
@@ -90,6 +91,7 @@ class Conversation:
             "system_tokens": view.system_tokens,
             "tools_tokens": view.tools_tokens,
             "billed": asdict(stats.billed),
+            "resume": visible(shlex.join(resuming(view.metadata))),
             "messages": {
                 "seq": _steps([one.seq for one in messages], said.seqs[start - 1] if start else 0),
                 "role": "".join(ROLES.get(one.role, "u") for one in messages),
@@ -149,25 +151,29 @@ class Conversation:
         if not seqs:
             return []
         events = self.context.log.events(after=seqs[0] - 1, limit=seqs[-1] - seqs[0] + 1)
-        return [
-            brief(self._body(event), self._redact) for event in events if event.kind == "message"
-        ]
+        return [self.line(event) for event in events if event.kind == "message"]
+
+    def line(self, event: Event) -> str:
+        """The beginning of a message."""
+        return brief(self._body(event), self._redact)
 
     def message(self, seq: int, *, secrets: bool) -> dict[str, Any]:
         """A message as it came."""
-        redact = str if secrets else self._redact
         event = self._event(seq, "message")
+        whole = self.as_it_came(event, str)
+        shown = whole if secrets else self.as_it_came(event, self._redact)
+        return {**shown, "has_secrets": shown["blocks"] != whole["blocks"]}
+
+    def as_it_came(
+        self, event: Event, redact: Redact | None = None, most: int = TEXT_CHARS
+    ) -> dict[str, Any]:
+        """The message of an event, without secrets by default; longer texts are cut."""
         message = self._body(event)
-        whole = blocks(message, str)
-        shown = blocks(message, redact)
         return {
-            "seq": seq,
-            "role": message.role if message else "erased",
+            "seq": event.seq,
             "at_ms": event.at_ms,
-            "tokens": event.tokens,
             "by": safe(event.by, self._redact),
-            "blocks": shown,
-            "has_secrets": not secrets and shown != whole,
+            "blocks": blocks(message, redact or self._redact, most),
         }
 
     def shown(self, seq: int, at: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ per day needs the reports of every call, so it is read separately, and cached by
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from refold.core.model import Usage as CoreUsage
 from refold.display import visible
 from refold.edges.commands.stats import Call
 from refold.edges.commands.usage import CallsOnce, age, stored_calls
+from refold.edges.importers.recognition import scan
 from refold.edges.ui.conversation import short_folder
 from refold.edges.ui.readable import safe
 from refold.errors import RefoldError
@@ -49,6 +51,14 @@ def rows(store: Store) -> list[dict[str, Any]]:
         }
         for one in overviews(store, newest(store))
     ]
+
+
+def found() -> list[dict[str, Any]]:
+    """How many session files each agent has on this machine. None of them is read."""
+    counts = Counter[str]()
+    for one in scan():
+        counts[one.source] += len(one.files)
+    return [{"agent": agent, "files": files} for agent, files in counts.items()]
 
 
 class Usage:

@@ -71,22 +71,22 @@ def _said(call: ToolCall) -> str:
     return text_of(call)
 
 
-def blocks(message: Message | None, redact: Redact) -> list[dict[str, Any]]:
-    """The blocks of a message."""
+def blocks(message: Message | None, redact: Redact, most: int = TEXT_CHARS) -> list[dict[str, Any]]:
+    """The blocks of a message, with at most this many characters of each text."""
     if message is None:
         return [{"type": "text", "text": ERASED}]
-    return [_block(block, redact) for block in message.blocks]
+    return [_block(block, redact, most) for block in message.blocks]
 
 
-def _block(block: Block, redact: Redact) -> dict[str, Any]:
+def _block(block: Block, redact: Redact, most: int) -> dict[str, Any]:
     match block:
         case Text():
-            return {"type": "text", **shown(block.text, redact)}
+            return {"type": "text", **shown(block.text, redact, most)}
         case Thinking():
-            return {"type": "thinking", **shown(block.text, redact)}
+            return {"type": "thinking", **shown(block.text, redact, most)}
         case ToolCall():
             given = arguments_object(block)
-            arguments = _plain(block.arguments if given is None else given, redact, DEPTH_MAX)
+            arguments = _plain(block.arguments if given is None else given, redact, most)
             name = visible(block.name)
             return {"type": "call", "name": name, "id": visible(block.id), "arguments": arguments}
         case ToolResult():
@@ -97,20 +97,20 @@ def _block(block: Block, redact: Redact) -> dict[str, Any]:
                 "failed": block.is_error,
                 "artifact": block.artifact,
                 "media": media,
-                **shown(text_of(block), redact),
+                **shown(text_of(block), redact, most),
             }
         case Media():
             return {"type": "media", "text": visible(block.name or block.mime or block.media)}
         case Opaque():
-            return {"type": "opaque", **shown(text_of(block), redact)}
+            return {"type": "opaque", **shown(text_of(block), redact, most)}
         case _:
             assert_never(block)
 
 
-def shown(text: str, redact: Redact) -> dict[str, Any]:
+def shown(text: str, redact: Redact, most: int) -> dict[str, Any]:
     """A text for a page, and the number of characters left out of it."""
-    left_out = max(0, len(text) - TEXT_CHARS)
-    value: dict[str, Any] = {"text": safe(text[:TEXT_CHARS], redact)}
+    left_out = max(0, len(text) - most)
+    value: dict[str, Any] = {"text": safe(text[:most], redact)}
     return value | {"left_out": left_out} if left_out else value
 
 
@@ -119,18 +119,20 @@ def safe(text: str, redact: Redact) -> str:
     return visible(redact(without_colors(text)))
 
 
-def _plain(value: Any, redact: Redact, depth: int) -> Any:
+def _plain(value: Any, redact: Redact, most: int, depth: int = DEPTH_MAX) -> Any:
     """The arguments of a call, with every string made safe."""
     if isinstance(value, str):
-        return shown(value, redact)["text"]
+        left_out = max(0, len(value) - most)
+        return safe(value[:most], redact) + (f" … {left_out:,} more characters" * bool(left_out))
     if depth == 0 and isinstance(value, Mapping | list):
         return safe(msgspec.json.encode(value).decode()[:READ_CHARS], redact)
     if isinstance(value, Mapping):
         return {
-            safe(str(name), redact): _plain(one, redact, depth - 1) for name, one in value.items()
+            safe(str(name), redact): _plain(one, redact, most, depth - 1)
+            for name, one in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_plain(one, redact, depth - 1) for one in value]
+        return [_plain(one, redact, most, depth - 1) for one in value]
     return value
 
 

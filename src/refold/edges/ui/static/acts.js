@@ -3,7 +3,7 @@
  * which the price was shown.
  */
 
-import { count, dollars, el, refill } from "./dom.js";
+import { count, dollars, el, number, panelHead, refill, quiet } from "./dom.js";
 import { place, send } from "./server.js";
 
 /** @typedef {import("./session.js").SessionScreen} SessionScreen */
@@ -23,12 +23,12 @@ export function actButton(screen, box, name, act) {
 
 /** @param {SessionScreen} screen @param {HTMLElement} box @param {string} name @param {any} act */
 async function rehearse(screen, box, name, act, note = "") {
-	refill(box, el("p", { class: "quiet" }, "Tried on a copy …"));
+	refill(box, quiet("Tried on a copy …"));
 	try {
 		show(screen, box, name, act, await send(`${place(screen.id)}/rehearse`, act), note);
 	} catch (error) {
 		refill(box, el("div", { class: "price" }, el("b", {}, `${name}: not possible`), el("p", {}, error.message),
-			error.hint && el("p", { class: "quiet" }, error.hint)));
+			error.hint && quiet(error.hint)));
 	}
 }
 
@@ -66,21 +66,24 @@ function show(screen, box, name, act, tried, note) {
 		numbers.length ? el("p", {}, `Later compactions (${numbers.join(", ")}) cover some of its messages. `,
 			el("button", { class: "plain", onclick: () => rehearse(screen, box, `Undo ${all.batches.length}`, all) },
 				"Undo all of them …")) : null,
+		tried.back && el("p", {}, `${number(tried.back.requests, "request")} and ${number(tried.back.calls, "call")} after it are `
+			+ `switched off; the calls stay billed. ${number(tried.back.files, "changed file")} on disk: left as they are.`),
 		tried.made_room && el("p", {}, "Not all of it fits: the oldest messages would leave the page."),
 		tried.due && el("p", {}, "The page would be over its limit: it is compacted again at the next call."),
 		el("p", { class: "buttons" }, confirm, el("button", { onclick: () => refill(box) }, "Leave it")),
-		el("p", { class: "quiet" }, "Tried on a copy; it can be undone.")));
+		quiet("Tried on a copy; it can be undone.")));
 	confirm.focus();
 }
 
 /** What can be done with the page as it is now. @param {HTMLElement} panel @param {SessionScreen} screen */
 export function pagePanel(panel, screen) {
 	const box = el("div", { "aria-live": "polite" });
+	const { resume } = screen.session.about;
 	refill(panel,
-		el("header", {}, el("h2", {}, "The page now"),
-			el("button", { class: "close", "aria-label": "Close", onclick: () => screen.closePanel() }, "×")),
-		el("p", { class: "quiet" }, "Each shows its price first. To pin or hide a message, choose it."),
-		el("p", { class: "buttons" }, ["Undo", "Redo", "Compact"].map((name) =>
+		panelHead("The page now", () => screen.closePanel()),
+		quiet("Each shows its price first. To pin or hide a message, or to go back to it, choose it."),
+		el("p", { class: "buttons" }, ["Undo", "Redo", "Compact", "Clear"].map((name) =>
 			actButton(screen, box, name, { act: name.toLowerCase() }))),
-		box);
+		box,
+		resume && [el("h3", {}, "In its own agent"), el("pre", { class: "command" }, resume)]);
 }

@@ -5,12 +5,12 @@
  * when its path changes, and updated when the rest does.
  */
 
-import { BillScreen, WindowScreen } from "./bill.js";
-import { dollars, el, refill } from "./dom.js";
+import { billScreen, windowScreen } from "./bill.js";
+import { dollars, el, refill, quiet } from "./dom.js";
 import { HomeScreen, UsageScreen } from "./home.js";
-import { LedgerScreen } from "./ledger.js";
-import { SearchScreen } from "./search.js";
-import { send } from "./server.js";
+import { ledgerScreen } from "./ledger.js";
+import { searchScreen } from "./search.js";
+import { inside, send } from "./server.js";
 import { SessionScreen } from "./session.js";
 
 /** @typedef {{path: string[], query: Record<string, string>}} Route */
@@ -18,7 +18,7 @@ import { SessionScreen } from "./session.js";
  * @typedef {object} Screen
  * @property {HTMLElement} node
  * @property {{title: string, words?: string, cost?: number | null}} heading
- * @property {(route: Route) => void} update
+ * @property {(route: Route) => void} [update] makes it show another place; without it, it is made again
  * @property {() => void} [leave]
  * @property {(event: KeyboardEvent) => boolean} [key]
  */
@@ -36,7 +36,7 @@ export class App {
 	constructor() {
 		this.main = el("main", { tabindex: -1 });
 		this.title = el("div", { class: "title" });
-		this.live = el("span", { class: "live", hidden: true }, "live");
+		this.live = el("span", { class: "live", title: "Secrets are masked, and long texts are cut" }, "saved file");
 		this.nav = el("nav", { "aria-label": "Views of this session" });
 		const label = "Search all sessions";
 		this.search = el("input", { type: "search", placeholder: `${label}  ( / )`, "aria-label": label });
@@ -64,25 +64,24 @@ export class App {
 
 	/** @returns {Route} */
 	get address() {
-		const [path, query] = location.hash.slice(1).split("?");
-		return {
-			path: path.split("/").filter(Boolean).map(decodeURIComponent),
-			query: Object.fromEntries(new URLSearchParams(query ?? "")),
-		};
+		const [words, query] = location.hash.slice(1).split("?");
+		const path = words.split("/").filter(Boolean).map(decodeURIComponent);
+		const isInside = !inside || path[0] === "s" || path[0] === "find";
+		return { path: isInside ? path : ["s", inside.id], query: Object.fromEntries(new URLSearchParams(query ?? "")) };
 	}
 
 	/**
 	 * Goes to an address. With `keeps`, it takes the place of the one before.
-	 * @param {Record<string, string | number | null>} [query] @param {boolean} [keeps]
+	 * @param {Record<string, any>} [query] @param {boolean} [keeps]
 	 */
 	go(path, query = {}, keeps = false) {
-		const given = Object.entries(query).filter(([, value]) => value !== null && value !== "");
+		const given = Object.entries(query).filter(([, value]) => value || value === 0);
 		const words = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
 		const hash = `#${path}${words.size ? `?${words}` : ""}`;
 		if (hash === location.hash) return;
 		if (keeps) history.replaceState(null, "", hash);
 		else history.pushState(null, "", hash);
-		if (path !== `/${this.path}`) this.route();
+		this.route();
 	}
 
 	reload() {
@@ -92,16 +91,13 @@ export class App {
 
 	async route() {
 		const route = this.address;
-		const path = route.path[0] === "find" ? location.hash : route.path.join("/");
-		if (this.screen && this.path === path) {
-			this.screen.update(route);
-			return;
-		}
+		const path = route.path.join("/");
+		if (this.screen?.update && this.path === path) return this.screen.update(route);
 		const mount = ++this.mounts;
 		this.path = path;
 		this.screen?.leave?.();
 		this.screen = null;
-		this.live.hidden = true;
+		this.live.hidden = !inside;
 		refill(this.title);
 		refill(this.main, el("p", { class: "waiting" }, route.path[0] === "find" ? "Searching …" : "…"));
 		try {
@@ -110,7 +106,7 @@ export class App {
 			this.screen = screen;
 			refill(this.main, screen.node);
 			this.showHeading(screen, route);
-			screen.update(route);
+			screen.update?.(route);
 		} catch (error) {
 			if (mount === this.mounts) this.showFailure(error);
 		}
@@ -120,12 +116,15 @@ export class App {
 	async made({ path, query }) {
 		const [first, id, view] = path;
 		if (first === "s" && id) {
-			if (view === "bill") return BillScreen.opened(this, id);
-			if (view === "window") return WindowScreen.opened(this, id);
-			if (view === "ledger") return LedgerScreen.opened(this, id);
+			if (view === "bill") return billScreen(id);
+			if (view === "window") return windowScreen(id, query);
+			if (view === "ledger") return ledgerScreen(id);
 			return SessionScreen.opened(this, id);
 		}
-		if (first === "find") return SearchScreen.opened(this, query.q ?? "");
+		if (first === "find") {
+			this.search.value = query.q ?? "";
+			return searchScreen(query.q ?? "");
+		}
 		if (first === "usage") return UsageScreen.opened(this);
 		return HomeScreen.opened(this);
 	}
@@ -133,13 +132,13 @@ export class App {
 	showHeading(screen, { path }) {
 		const { title, words, cost } = screen.heading;
 		document.title = title ? `${title} · refold` : "refold";
-		refill(this.title, el("h1", { title }, title), words && el("span", { class: "quiet" }, words),
+		refill(this.title, el("h1", { title }, title), words && quiet(words, "span"),
 			cost !== undefined && cost !== null && el("b", {}, dollars(cost)));
 		const [first, id, view] = path;
 		const views = [["", "Session"], ["bill", "Bill"], ["window", "Window"], ["ledger", "Ledger"]];
 		const places = [["", "Sessions"], ["usage", "Usage"]];
-		refill(this.nav, first === "s"
-			? views.map(([name, label]) => tab(`#/s/${id}${name && `/${name}`}`, label, (view ?? "") === name))
+		refill(this.nav, first === "s" || inside
+			? views.map(([name, label]) => tab(`#/s/${id ?? inside.id}${name && `/${name}`}`, label, (view ?? "") === name))
 			: places.map(([name, label]) => tab(`#/${name}`, label, (first ?? "") === name)));
 	}
 
@@ -153,7 +152,7 @@ export class App {
 		const heading = error.status === 401 ? "This browser has not been admitted" : "That did not work";
 		refill(this.title, el("h1", {}, "refold"));
 		refill(this.main, el("section", { class: "empty" }, el("h2", {}, heading),
-			el("p", {}, error.message), error.hint && el("p", { class: "quiet" }, error.hint)));
+			el("p", {}, error.message), error.hint && quiet(error.hint)));
 	}
 
 	find(event) {
@@ -184,7 +183,7 @@ export class App {
 		const next = THEMES[(THEMES.indexOf(this.chosenTheme) + 1) % THEMES.length];
 		localStorage.setItem("theme", next);
 		this.showTheme();
-		this.screen?.update(this.address);
+		this.screen?.update?.(this.address);
 	}
 
 	get chosenTheme() {

@@ -10,7 +10,8 @@ import { NOT_YET, STATES } from "./states.js";
 /** @typedef {import("./states.js").Session} Session */
 /** @typedef {import("./states.js").Cursor} Cursor */
 
-const PAD = 9, CURVE_PX = 104, BARS_PX = 34, LABEL_PX = 19;
+const PAD = 8, CURVE_PX = 104, BARS_PX = 34;
+const GAP_PX = 11, DIGIT_PX = 8;
 const WINDOWS_DRAWN = 3; // a larger window, in pages, would flatten the curve
 
 export class Chart {
@@ -53,12 +54,10 @@ export class Chart {
 		return Math.max(1, this.width - 2 * PAD);
 	}
 
-	/** The x of a place in the log. */
 	x(at) {
 		return PAD + (this.inner * this.session.said(at)) / Math.max(1, this.most);
 	}
 
-	/** The place in the log at an x. */
 	placeAt(x) {
 		const said = Math.round(((x - PAD) / this.inner) * this.most);
 		if (said >= this.most) return this.session.head;
@@ -85,7 +84,7 @@ export class Chart {
 		const { session, width } = this;
 		const { window, compact_at: trigger } = session.about;
 		const peak = session.sizes.reduce((most, size) => Math.max(most, size), 1);
-		const top = 1.08 * (window <= WINDOWS_DRAWN * peak ? Math.max(peak, window)
+		const top = 1.16 * (window <= WINDOWS_DRAWN * peak ? Math.max(peak, window)
 			: trigger <= WINDOWS_DRAWN * peak ? Math.max(peak, trigger) : peak);
 		const y = (tokens) => CURVE_PX - 2 - (tokens / top) * (CURVE_PX - 8);
 		const line = this.path(y);
@@ -148,30 +147,20 @@ export class Chart {
 			refill(this.labels, el("small", {}, `Nothing was folded yet: ${full} full, folds at ${short(about.compact_at)}`));
 			return;
 		}
-		refill(
-			this.labels,
-			compactions.map((one, at) => {
-				const x = this.x(one.first);
-				const isRoomy = x - free >= LABEL_PX;
-				if (!isRoomy && x - free < LABEL_PX / 2 && one.id !== this.chosen) return null;
-				if (isRoomy) free = x;
-				const saved = `${short(one.before)} to ${short(one.after)} tokens`;
-				const name = `Compaction ${at + 1}: ${saved}${one.live ? "" : ", undone"}`;
-				const button = el(
-					"button",
-					{
-						class: `label${isRoomy ? "" : " tight"}${one.live ? "" : " undone"}`,
-						title: name, "aria-label": name, tabindex: isRoomy ? 0 : -1,
-						style: { left: `${x}px` },
-						"aria-current": one.id === this.chosen ? "true" : null,
-						onclick: () => this.does.compaction(one.id),
-					},
-					isRoomy ? at + 1 : "",
-				);
-				button.dataset.id = one.id;
-				return button;
-			}),
-		);
+		refill(this.labels, compactions.map((one, at) => {
+			const x = Math.min(this.x(one.seq), this.width - 2 * PAD);
+			const half = (GAP_PX + DIGIT_PX * String(at + 1).length) / 2;
+			const isChosen = one.id === this.chosen;
+			if (x - half < free && !isChosen) return null; // reached by key, and from its neighbors
+			free = x + half;
+			const undone = one.live ? "" : ", undone";
+			const name = `Compaction ${at + 1}: ${short(one.tokens_before)} to ${short(one.tokens_after)} tokens${undone}`;
+			return el("button", {
+				class: `label${undone && " undone"}`, title: name, "aria-label": name,
+				style: { left: `${x}px` }, "aria-current": isChosen ? "true" : null,
+				onclick: () => this.does.compaction(one.id),
+			}, at + 1);
+		}));
 	}
 
 	/**
@@ -237,6 +226,6 @@ function limit(name, kind, y, width, isDrawn) {
 	if (!isDrawn) return null;
 	return [
 		draw("line", { class: `limit ${kind}`, x1: PAD, x2: width - PAD, y1: y, y2: y }),
-		draw("text", { class: "name", x: width - PAD - 2, y: Math.max(10, y - 4), "text-anchor": "end" }, name),
+		draw("text", { class: "name", x: width - PAD - 2, y: kind === "window" ? y - 3 : Math.min(CURVE_PX - 4, y + 12), "text-anchor": "end" }, name),
 	];
 }

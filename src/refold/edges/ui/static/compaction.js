@@ -4,10 +4,10 @@
  */
 
 import { actButton } from "./acts.js";
-import { count, day, dollars, el, firstOf, number, refill, time } from "./dom.js";
+import { count, day, dollars, el, firstOf, number, panelHead, refill, time, quiet } from "./dom.js";
 import { Cursor, HIDDEN, NOT_YET, STATES } from "./states.js";
 
-const LISTED = 100;
+const LISTED = 50;
 const PURPOSES = {
 	"": "compaction", room: "removal of the oldest", hand: "hidden by hand", clear: "page cleared",
 	adopt: "compaction from elsewhere", native: "compaction by the provider",
@@ -19,7 +19,7 @@ const PURPOSES = {
 
 /** The states before and after a compaction. @param {Session} session @param {Compaction} one */
 export function compactionStates(session, one) {
-	return { before: new Cursor(session, one.first - 1), after: new Cursor(session, one.last) };
+	return { before: new Cursor(session, one.seq - 1), after: new Cursor(session, one.last) };
 }
 
 /**
@@ -42,17 +42,15 @@ export function compactionPanel(panel, screen, one) {
 		if (to === HIDDEN) gone.push(each);
 	}
 	gone.sort((left, right) => session.tokens[right] - session.tokens[left]);
-	const broken = session.breaks.find((each) => each.seq > one.last && each.why.includes(`#${one.first})`));
+	const broken = session.breaks.find((each) => each.seq > one.last && each.why.includes(`#${one.seq})`));
 	const next = session.breaks.find((each) => each.seq > one.last);
 	const paid = broken ?? (next && nextCall(session, one.last)?.seq === next.seq ? next : undefined);
 	const most = Math.max(1, ...[...changes.values()].map((each) => each.count));
-	const less = one.before ? (100 * (one.before - one.after)) / one.before : 0;
+	const less = one.tokens_before ? (100 * (one.tokens_before - one.tokens_after)) / one.tokens_before : 0;
 	const box = el("div", { "aria-live": "polite" });
 	refill(
 		panel,
-		el("header", {},
-			el("h2", {}, `Compaction ${at + 1} of ${session.compactions.length}`),
-			el("button", { class: "close", "aria-label": "Close", onclick: () => screen.closePanel() }, "×")),
+		panelHead(`Compaction ${at + 1} of ${session.compactions.length}`, () => screen.closePanel()),
 		el("p", { class: "buttons" },
 			step(screen, at - 1, "Previous"), step(screen, at + 1, "Next"),
 			el("button", { onclick: () => screen.goToStop(session.stopAt(one.last) + 1) }, "Turn after it"),
@@ -60,12 +58,12 @@ export function compactionPanel(panel, screen, one) {
 		box,
 		el("dl", {},
 			el("dt", {}, "Page"),
-			el("dd", {}, `${count(one.before)} to ${count(one.after)} tokens (${less.toFixed(1)} % less)`),
+			el("dd", {}, `${count(one.tokens_before)} to ${count(one.tokens_after)} tokens (${less.toFixed(1)} % less)`),
 			el("dt", {}, "By"),
-			el("dd", {}, `${one.by}: ${PURPOSES[one.purpose] ?? one.purpose}, ${number(one.edits, "edit")}`),
+			el("dd", {}, `${one.strategy}: ${PURPOSES[one.purpose] ?? one.purpose}, ${number(one.edits, "edit")}`),
 			one.reason ? [el("dt", {}, "Reason"), el("dd", {}, one.reason)] : null,
 			el("dt", {}, "When"),
-			el("dd", {}, `#${one.first}, ${day(one.at_ms)} ${time(one.at_ms)}`),
+			el("dd", {}, `#${one.seq}, ${day(one.at_ms)} ${time(one.at_ms)}`),
 			paid ? [el("dt", {}, "Cache"), el("dd", {},
 				`the next call read ${count(paid.tokens)} tokens again: ${dollars(paid.cost)}`)] : null,
 			el("dt", {}, "State"),
@@ -75,7 +73,7 @@ export function compactionPanel(panel, screen, one) {
 			? el("table", { class: "bars-of" }, el("tbody", {}, [...changes].sort((x, y) => y[1].count - x[1].count).map(
 					([name, each]) => el("tr", {}, el("th", { scope: "row" }, `${count(each.count)} ${name}`),
 						el("td", {}, el("i", { class: STATES[each.to], style: { width: `${(100 * each.count) / most}%` } }))))))
-			: el("p", { class: "quiet" }, "No message changed its state."),
+			: quiet("No message changed its state."),
 		el("h3", {}, `No longer read (${count(gone.length)}), largest first`),
 		goneList(screen, gone),
 	);
@@ -97,7 +95,7 @@ function goneList(screen, gone) {
 	const { session, texts } = screen;
 	if (!gone.length) {
 		const words = "Nothing: every message is still there, whole or in words of its own.";
-		return el("p", { class: "quiet" }, words);
+		return quiet(words);
 	}
 	return el("div", { class: "gone" }, firstOf(gone, LISTED, (each) => {
 		return el("li", {}, el("button", { class: "plain", onclick: () => screen.pick(each) },

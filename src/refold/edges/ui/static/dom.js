@@ -2,57 +2,35 @@
  * Elements and written values. Content becomes text nodes only: nothing here parses HTML.
  */
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
+/** @typedef {Node | string | number | null | undefined | false | any[]} Child */
 
 /**
- * An element with properties, attributes and children. `class`, `title` and other attributes are
- * set as they are; a function is a listener (`onclick`); `style` is an object of CSS properties.
- * @param {Record<string, any>} [properties]
- * @param {...(Child | Child[])} children
- * @returns {any}
+ * An element with attributes and children. A function is a listener (`onclick`); `style` is an
+ * object of CSS properties.
+ * @param {Record<string, any>} [properties] @param {...Child} children @returns {any}
  */
 export function el(tag, properties = {}, ...children) {
 	return filled(document.createElement(tag), properties, children);
 }
 
-/**
- * An element of a drawing.
- * @param {Record<string, any>} [properties]
- * @param {...(Child | Child[])} children
- * @returns {any}
- */
-export function draw(tag, properties = {}, ...children) {
-	const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-	return filled(node, properties, children);
+/** An element of a drawing. @param {Record<string, any>} properties @param {...Child} children @returns {any} */
+export function draw(tag, properties, ...children) {
+	return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
-/**
- * @param {Element} node
- * @param {Record<string, any>} properties
- * @param {(Child | Child[])[]} children
- */
+/** @param {Record<string, any>} properties @param {Child[]} children */
 function filled(node, properties, children) {
 	for (const [name, value] of Object.entries(properties)) {
 		if (value === null || value === undefined || value === false) continue;
-		if (typeof value === "function") {
-			node.addEventListener(name.slice(2), value);
-		} else if (name === "style") {
-			for (const [key, one] of Object.entries(value)) {
-				node.style.setProperty(key, String(one));
-			}
-		} else {
-			node.setAttribute(name, value === true ? "" : String(value));
-		}
+		if (typeof value === "function") node.addEventListener(name.slice(2), value);
+		else if (name === "style") for (const [key, one] of Object.entries(value)) node.style.setProperty(key, String(one));
+		else node.setAttribute(name, value === true ? "" : String(value));
 	}
 	fill(node, ...children);
 	return node;
 }
 
-/**
- * Appends children; strings become text nodes.
- * @param {Element} node
- * @param {...(Child | Child[])} children
- */
+/** Appends children; strings become text nodes. @param {Element} node @param {...Child} children */
 export function fill(node, ...children) {
 	for (const child of children.flat(Infinity)) {
 		if (child === null || child === undefined || child === false) continue;
@@ -60,11 +38,7 @@ export function fill(node, ...children) {
 	}
 }
 
-/**
- * Replaces the children of a node.
- * @param {Element} node
- * @param {...(Child | Child[])} children
- */
+/** Replaces the children of a node. @param {Element} node @param {...Child} children */
 export function refill(node, ...children) {
 	node.replaceChildren();
 	fill(node, ...children);
@@ -96,7 +70,6 @@ export function dollars(value) {
 	return `$${value.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
-/** `97 %` */
 export function percent(part, whole) {
 	return whole > 0 ? `${Math.floor((100 * part) / whole)} %` : "–";
 }
@@ -111,7 +84,6 @@ export function day(ms) {
 	return (at.getFullYear() === new Date().getFullYear() ? DAY : YEAR).format(at);
 }
 
-/** `07:29` */
 export function time(ms) {
 	return TIME.format(new Date(ms));
 }
@@ -119,7 +91,7 @@ export function time(ms) {
 /**
  * A table with a heading for each column; a heading that begins with `>` is for numbers.
  * @param {string[]} heads
- * @param {(Child | Child[])[][]} rows
+ * @param {Child[][]} rows
  */
 export function table(caption, heads, rows) {
 	const kind = (at) => (heads[at][0] === ">" ? "number" : null);
@@ -132,29 +104,43 @@ export function table(caption, heads, rows) {
 			el("tbody", {}, rows.map((cells) => row("td", cells)))));
 }
 
+/** Words of less weight. @param {Child} words */
+export function quiet(words, tag = "p") {
+	return el(tag, { class: "quiet" }, words);
+}
+
+/** A button that is on or off. @param {any} label */
+export function toggle(label, isOn, onclick, kind = "chip") {
+	return el("button", { class: kind, "aria-pressed": String(isOn), onclick }, label);
+}
+
+/** The head of the details, with a button that closes them. @param {() => void} close */
+export function panelHead(title, close) {
+	return el("header", {}, el("h2", {}, title),
+		el("button", { class: "close", "aria-label": "Close", onclick: close }, "×"));
+}
+
 /** A value with its name below. @param {Child} value @param {string} name */
 export function figure(value, name) {
-	return el("p", {}, el("b", {}, value), el("span", { class: "quiet" }, name));
+	return el("p", {}, el("b", {}, value), quiet(name, "span"));
 }
 
 /**
  * The first items of a list, and a button for the rest.
- * @param {any[]} items @param {number} most @param {(item: any) => Node} drawItem
+ * @template T
+ * @param {T[]} items @param {(item: T) => Node} drawItem @param {string} noun @param {string} tag
  */
-export function firstOf(items, most, drawItem) {
-	const list = el("ul", {}, items.slice(0, most).map(drawItem));
+export function firstOf(items, most, drawItem, noun = "", tag = "ul") {
+	const list = el(tag, {}, items.slice(0, most).map(drawItem));
 	const rest = items.slice(most);
 	const more = el("button", { class: "plain", onclick: () => {
 		list.append(...rest.map(drawItem));
 		more.remove();
-	} }, `${count(rest.length)} more`);
+	} }, `${count(rest.length)} more${noun}`);
 	return [list, rest.length ? more : null];
 }
 
-/**
- * Copies text, and says so on the button for a moment.
- * @param {HTMLElement} button
- */
+/** Copies text, and says so on the button for a moment. @param {HTMLElement} button */
 export async function copy(text, button) {
 	const label = button.textContent ?? "";
 	try {

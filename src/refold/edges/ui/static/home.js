@@ -2,16 +2,20 @@
  * All sessions, with their projects, sizes and costs; and the usage by day, project and model.
  */
 
-import { count, day, dollars, draw, el, figure, percent, refill, short, table, time } from "./dom.js";
+import { count, day, dollars, draw, el, figure, number, percent, refill, short, table, time, toggle, quiet } from "./dom.js";
 import { ask, follow } from "./server.js";
 
+const DAYS_DRAWN = 60, DAY_MS = 86_400_000;
+const PERIODS = { "": "All time", 30: "30 days", 7: "7 days" };
 
-const DAYS_DRAWN = 60;
+/** @param {any[]} rows */
+function sum(rows, name) {
+	return rows.reduce((total, row) => total + (row[name] ?? 0), 0);
+}
 
 /** The cost of some rows; null if none has a known one. @param {any[]} rows */
 function costOf(rows) {
-	const known = rows.filter((row) => row.cost !== null && row.cost !== undefined);
-	return known.length ? known.reduce((sum, row) => sum + row.cost, 0) : null;
+	return rows.some((row) => typeof row.cost === "number") ? sum(rows, "cost") : null;
 }
 
 export class HomeScreen {
@@ -21,13 +25,12 @@ export class HomeScreen {
 		this.heading = { title: "", words: "what your agents saw, what their models read" };
 		this.figures = el("div", { class: "figures" });
 		this.days = el("div", { class: "days" });
-		this.projects = el("div", { class: "chips", role: "group", "aria-label": "Project" });
+		this.projects = el("div", { class: "chips", role: "group", "aria-label": "Project and time" });
 		this.list = el("div");
 		this.node = el("div", { class: "home" },
 			el("div", { class: "summary" }, this.figures, this.days), this.projects, this.list);
-		/** @type {any[] | null} */ this.usage = null;
-		this.project = "";
-		this.sort = "";
+		/** @type {Map<string, any[]> | null} the bills of each session */ this.usage = null;
+		/** @type {Record<string, string>} */ this.query = {};
 		/** @type {Record<string, number> | null} */ this.heads = null;
 		this.end = follow((heads) => this.follow(heads));
 	}
@@ -45,138 +48,138 @@ export class HomeScreen {
 		const before = this.heads;
 		this.heads = heads;
 		if (!before || !heads) return;
+		if (!this.overview.sessions.length) return this.app.reload();
 		this.overview = await ask("/api/overview");
 		this.usage = null;
 		this.update(this.app.address);
 	}
 
-	update({ query }) {
-		this.project = query.project ?? "";
-		this.sort = query.sort ?? "";
-		const { sessions, store } = this.overview;
-		if (!sessions.length) return this.drawEmpty(store);
-		const shown = sessions.filter((one) => !this.project || one.project === this.project);
-		this.drawFigures(shown);
-		this.drawProjects(sessions);
+	async update({ query }) {
+		this.query = query;
+		const { sessions } = this.overview;
+		if (!sessions.length) return this.drawEmpty();
+		const since = query.days ? Date.now() - query.days * DAY_MS : 0;
+		const shown = sessions.filter((one) =>
+			(!query.project || one.project === query.project) && one.updated_ms >= since);
+		const bills = shown.flatMap((one) => this.usage?.get(one.id) ?? []);
+		refill(this.figures,
+			figure(count(shown.length), shown.length === 1 ? "session" : "sessions"),
+			figure(short(sum(shown, "messages")), "messages"),
+			figure(this.usage ? short(sum(bills, "tokens")) : "…", "tokens billed"),
+			figure(dollars(costOf(shown)), "in all"));
+		this.drawChoices(sessions);
 		this.drawList(shown);
-		this.drawDays(shown);
+		refill(this.days, bills.length ? dayChart(bills) : null);
+		if (this.usage) return;
+		this.usage = Map.groupBy((await ask("/api/usage")).days, (row) => row.id);
+		return this.update(this.app.address);
 	}
 
-	drawEmpty(store) {
+	drawEmpty() {
+		const { store, found } = this.overview;
+		const files = found.map((one) => `${number(one.files, "file")} of ${one.agent}`).join(", ");
 		refill(this.node, el("section", { class: "empty" }, el("h2", {}, "No sessions yet"),
-			el("p", {}, "In a terminal, this finds the sessions of agents on this machine:"),
-			el("pre", { class: "command" }, "refold import --scan"),
-			el("p", { class: "quiet" }, `The store is ${store}.`)));
+			el("p", {}, found.length ? `On this machine: ${files}. In a terminal, this reads them:`
+				: "No agent's sessions were found on this machine. In a terminal, this looks again:"),
+			el("pre", { class: "command" }, found.length ? "refold import --scan --yes" : "refold import --scan"),
+			quiet(`The store is ${store}.`)));
 	}
 
-	drawFigures(shown) {
-		const sum = (name) => shown.reduce((total, one) => total + (one[name] ?? 0), 0);
-		refill(this.figures, [
-			[count(shown.length), shown.length === 1 ? "session" : "sessions"],
-			[short(sum("messages")), "messages"],
-			[this.usage ? short(this.usage.filter((row) => shown.some((one) => one.id === row.id))
-				.reduce((total, row) => total + row.tokens, 0)) : "…", "tokens billed"],
-			[dollars(costOf(shown)), "in all"],
-		].map(([value, name]) => figure(value, name)));
+	choose(name, value) {
+		this.app.go("/", { ...this.query, [name]: value }, true);
 	}
 
-	drawProjects(sessions) {
+	drawChoices(sessions) {
 		const names = [...new Set(sessions.map((one) => one.project).filter(Boolean))];
-		const chip = (name, label) =>
-			el("button", {
-				class: "chip", "aria-pressed": String(this.project === name),
-				onclick: () => {
-					this.app.go("/", { project: name || null, sort: this.sort || null }, true);
-					this.update(this.app.address);
-				},
-			}, label);
-		refill(this.projects, names.length > 1 ? [chip("", "All projects"), names.map((name) => chip(name, name))] : null);
+		const chip = (name, value, label) => toggle(label, (this.query[name] ?? "") === value, () => this.choose(name, value));
+		refill(this.projects,
+			names.length > 1 ? [chip("project", "", "All projects"), names.map((name) => chip("project", name, name))] : null,
+			el("span", { class: "gap" }),
+			["", "30", "7"].map((value) => chip("days", value, PERIODS[value])));
 	}
 
 	drawList(shown) {
+		const { sort } = this.query;
 		const orders = {
 			messages: (one) => one.messages ?? 0,
 			page: (one) => (one.window ? one.tokens / one.window : 0),
 			cost: (one) => one.cost ?? -1,
-			cached: (one) => this.cachedOf(one)[0] / Math.max(1, this.cachedOf(one)[1]),
+			cached: (one) => this.cachedOf(one),
 		};
-		const order = orders[this.sort];
-		const sorted = order ? [...shown].sort((one, other) => order(other) - order(one)) : shown;
+		const order = orders[sort];
+		const sorted = order ? [...shown].sort((one, other) => order(other) - order(one)) : inFamilies(shown);
+		const parts = Map.groupBy(shown, (one) => one.part_of);
 		const head = (name, label, kind = "number") =>
-			el("th", { scope: "col", class: kind, "aria-sort": this.sort === name ? "descending" : null },
-				el("button", {
-					class: "plain",
-					onclick: () => {
-						this.app.go("/", { project: this.project || null, sort: name || null }, true);
-						this.update(this.app.address);
-					},
-				}, label));
-		refill(this.list, el("table", { class: "sessions" },
+			el("th", { scope: "col", class: kind, "aria-sort": (sort ?? "") === name ? "descending" : null },
+				el("button", { class: "plain", onclick: () => this.choose("sort", name) }, label));
+		refill(this.list, shown.length ? el("table", { class: "sessions" },
 			el("caption", { class: "unseen" }, "Sessions"),
 			el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Session"), el("th", { scope: "col" }, "From"),
 				head("messages", "Messages"), head("page", "On the page", ""), head("cached", "Cached"),
 				head("cost", "Cost"), head("", "Last"))),
-			el("tbody", {}, sorted.map((one) => this.row(one)))));
+			el("tbody", {}, sorted.map((one) => this.row(one, parts.get(one.id) ?? []))))
+			: quiet("No session was held in this time."));
 	}
 
-	row(one) {
+	/** @param {any[]} parts its sub-agents */
+	row(one, parts) {
 		if (one.damaged) {
-			return el("tr", { class: "damaged" }, el("td", { colspan: 6 }, el("b", {}, one.title),
-				el("small", {}, `${one.damaged}`)), el("td", { class: "number" }, day(one.updated_ms)));
+			return el("tr", { class: "damaged" }, el("td", { colspan: 6 }, el("b", {}, one.title), el("small", {}, one.damaged),
+				el("small", {}, `refold verify ${one.id}`)), el("td", { class: "number" }, day(one.updated_ms)));
 		}
 		const share = one.window ? one.tokens / one.window : 0;
 		const level = share >= 0.8 ? "full" : share > 0.5 ? "half" : "";
-		const [cached, input] = this.cachedOf(one);
-		return el("tr", {},
+		const cached = this.cachedOf(one);
+		const about = [one.project, one.model, one.part_of ? "sub-agent" : one.parent && "fork",
+			parts.length ? `+ ${number(parts.length, "sub-agent")}, ${dollars(costOf(parts))}` : ""];
+		return el("tr", { class: one.part_of ? "part" : null },
 			el("td", {}, el("a", { href: `#/s/${one.id}` }, one.title || "Untitled"),
-				el("small", {}, [one.project, one.model, one.part_of ? "sub-agent" : one.parent && "fork"].filter(Boolean).join(" · "))),
+				el("small", {}, about.filter(Boolean).join(" · "))),
 			el("td", {}, el("span", { class: "tag" }, one.agent)),
 			el("td", { class: "number" }, one.messages === null ? "–" : count(one.messages)),
-			el("td", { title: one.peak ? `at most ${count(one.peak)} tokens` : null }, one.tokens === null ? "–" : [
+			el("td", {}, one.tokens === null ? "–" : [
 				el("span", { class: `meter ${level}`, "aria-hidden": "true" },
 					el("i", { style: { width: `${Math.min(100, 100 * share)}%` } })),
-				el("small", {}, `${short(one.tokens)} of ${short(one.window)}`)]),
-			el("td", { class: "number" }, input ? percent(cached, input) : "–"),
+				el("small", {}, `${short(one.tokens)} of ${short(one.window)}`,
+					one.peak > one.tokens && `, peak ${percent(one.peak, one.window)}`)]),
+			el("td", { class: "number" }, cached < 0 ? "–" : percent(cached, 1)),
 			el("td", { class: "number" }, one.calls ? dollars(one.cost) : "–"),
 			el("td", { class: "number" }, day(one.updated_ms), el("small", {}, time(one.updated_ms))));
 	}
 
-	/** The tokens read from the cache, and all tokens read. */
+	/** The share read from the cache; -1 if nothing was billed. */
 	cachedOf(one) {
-		const own = (this.usage ?? []).filter((row) => row.id === one.id);
-		return [sum(own, "cached"), sum(own, "input")];
-	}
-
-	/** The cost per day, once the bills are read. */
-	async drawDays(shown) {
-		if (!this.usage) {
-			const { days } = await ask("/api/usage");
-			this.usage = days;
-			return this.update(this.app.address);
-		}
-		const ids = new Set(shown.map((one) => one.id));
-		const rows = (this.usage ?? []).filter((row) => ids.has(row.id));
-		refill(this.days, rows.length ? dayChart(rows) : null);
+		const own = this.usage?.get(one.id) ?? [];
+		const input = sum(own, "input");
+		return input ? sum(own, "cached") / input : -1;
 	}
 }
 
-/** Bars for days; a gap without usage is cut to what is drawn. @param {any[]} rows */
+/** Sub-agents after the session that called them. @param {any[]} rows @returns {any[]} */
+function inFamilies(rows) {
+	const ids = new Set(rows.map((one) => one.id));
+	const parts = Map.groupBy(rows.filter((one) => ids.has(one.part_of)), (one) => one.part_of);
+	const family = (one) => [one, ...(parts.get(one.id) ?? []).flatMap(family)];
+	return rows.filter((one) => !ids.has(one.part_of)).flatMap(family);
+}
+
+/** Bars for days; days without usage have none. @param {any[]} rows */
 function dayChart(rows) {
-	/** @type {Map<string, number>} */
-	const byDay = new Map();
-	for (const row of rows) byDay.set(row.day, (byDay.get(row.day) ?? 0) + (row.cost ?? 0));
-	const days = [...byDay].sort(([one], [other]) => (one < other ? -1 : 1)).slice(-DAYS_DRAWN);
-	const most = Math.max(0.000001, ...days.map(([, cost]) => cost));
-	const wide = Math.min(26, 560 / Math.max(1, days.length));
+	const days = [...Map.groupBy(rows, (row) => row.day)].map(([name, list]) => ({ name, cost: sum(list, "cost") }))
+		.sort((one, other) => (one.name < other.name ? -1 : 1)).slice(-DAYS_DRAWN);
+	const most = Math.max(0.000001, ...days.map((one) => one.cost));
+	const wide = Math.min(26, 560 / days.length);
 	const width = Math.max(64, wide * days.length);
+	const label = (at, x, anchor) => draw("text", { class: "name", x, y: 60, "text-anchor": anchor }, days[at].name.slice(5));
 	return el("a", { href: "#/usage", title: "Usage" },
 		draw("svg", { viewBox: `0 0 ${width} 62`, width, height: 62, role: "img",
 			"aria-label": `Cost per day, at most ${dollars(most)}` },
-			days.map(([name, cost], at) =>
-				draw("rect", { class: "day", x: at * wide + 1, width: Math.max(1, wide - 2), y: 48 - (46 * cost) / most,
-					height: Math.max(1, (46 * cost) / most) }, draw("title", {}, `${name}: ${dollars(cost)}`))),
-			[0, days.length - 1].filter((at, place) => place === 0 || (at > 3)).map((at) =>
-				draw("text", { class: "name", x: at ? width : 0, y: 60, "text-anchor": at ? "end" : "start" }, days[at][0].slice(5)))));
+			days.map(({ name, cost }, at) => {
+				const height = Math.max(1, (46 * cost) / most);
+				return draw("rect", { class: "day", x: at * wide + 1, width: Math.max(1, wide - 2), y: 48 - height, height },
+					draw("title", {}, `${name}: ${dollars(cost)}`));
+			}),
+			label(0, 0, "start"), days.length > 4 && label(days.length - 1, width, "end")));
 }
 
 export class UsageScreen {
@@ -194,17 +197,13 @@ export class UsageScreen {
 	}
 
 	update({ query }) {
-		const by = query.by ?? "day";
 		const names = {
 			day: (row) => row.day,
 			project: (row) => this.sessions.get(row.id)?.project || "no project",
 			model: (row) => row.model || "unknown model",
 		};
-		const nameOf = names[by] ?? names.day;
-		/** @type {Map<string, any[]>} */
-		const groups = new Map();
-		for (const row of this.days) groups.set(nameOf(row), [...(groups.get(nameOf(row)) ?? []), row]);
-		const rows = [...groups].map(([name, list]) => ({
+		const by = query.by in names ? query.by : "day";
+		const rows = [...Map.groupBy(this.days, names[by])].map(([name, list]) => ({
 			name, calls: sum(list, "calls"), tokens: sum(list, "tokens"), cost: costOf(list),
 			sessions: new Set(list.map((row) => row.id)).size,
 		}));
@@ -217,20 +216,10 @@ export class UsageScreen {
 				figure(count(sum(this.days, "calls")), "calls")),
 				el("div", { class: "days" }, this.days.length ? dayChart(this.days) : null)),
 			el("div", { class: "chips", role: "group", "aria-label": "By" },
-				Object.keys(names).map((name) =>
-					el("button", { class: "chip", "aria-pressed": String(by === name), onclick: () => {
-						this.app.go("/usage", { by: name }, true);
-						this.update(this.app.address);
-					} }, `by ${name}`))),
+				Object.keys(names).map((name) => toggle(`by ${name}`, by === name, () => this.app.go("/usage", { by: name }, true)))),
 			rows.length
 				? table("Usage", [by, ">sessions", ">calls", ">tokens", ">cost"], rows.map((row) => [
 						row.name, count(row.sessions), count(row.calls), count(row.tokens), dollars(row.cost)]))
-				: el("p", { class: "quiet" }, "No call was billed: the programs that wrote these sessions wrote no usage."));
+				: quiet("No call was billed: the programs that wrote these sessions wrote no usage."));
 	}
 }
-
-/** @param {any[]} rows */
-function sum(rows, name) {
-	return rows.reduce((total, row) => total + (row[name] ?? 0), 0);
-}
-

@@ -3,7 +3,7 @@
  */
 
 import { actButton } from "./acts.js";
-import { copy, count, day, el, number, refill, time } from "./dom.js";
+import { copy, count, day, el, number, panelHead, refill, time, quiet } from "./dom.js";
 import { drawBlocks } from "./message.js";
 import { ask, place } from "./server.js";
 import { Cursor, ERASED, HIDDEN, QUOTED, REWOUND, SHORTENED, STATES, WHOLE, isOnPage } from "./states.js";
@@ -17,16 +17,14 @@ export async function messagePanel(panel, screen, chosen) {
 	const role = session.roleOf(chosen);
 	const state = screen.cursor.state(chosen);
 	const why = el("ol", { class: "why" });
-	const body = el("div", { class: "original" }, el("p", { class: "quiet" }, "…"));
+	const body = el("div", { class: "original" }, quiet("…"));
 	const asShown = el("div");
 	const links = related(screen, chosen);
 	const box = el("div", { "aria-live": "polite" });
 	const isPinned = session.pins.has(seq);
 	refill(
 		panel,
-		el("header", {},
-			el("h2", {}, `#${seq} ${role}, ${number(session.tokens[chosen], "token")}`),
-			el("button", { class: "close", "aria-label": "Close", onclick: () => screen.closePanel() }, "×")),
+		panelHead(`#${seq} ${role}, ${number(session.tokens[chosen], "token")}`, () => screen.closePanel()),
 		el("p", { class: "state-line" }, el("i", { class: `dot ${STATES[state]}` }),
 			`${screen.isLatest ? "Now" : "At this turn"}: ${sentence(screen, chosen, state)}`),
 		el("p", { class: "buttons" },
@@ -34,7 +32,8 @@ export async function messagePanel(panel, screen, chosen) {
 			copyButton(`refold show ${id} ${seq}`, "Copy command"),
 			links,
 			actButton(screen, box, isPinned ? "Unpin" : "Pin", { act: isPinned ? "unpin" : "pin", seq }),
-			isOnPage(new Cursor(session, session.head).state(chosen)) && actButton(screen, box, "Hide", { act: "hide", seq })),
+			isOnPage(new Cursor(session, session.head).state(chosen)) && actButton(screen, box, "Hide", { act: "hide", seq }),
+			actButton(screen, box, "Go back to it", { act: "restore", seq })),
 		box,
 		asShown,
 		el("h3", {}, "Why"),
@@ -74,10 +73,8 @@ function related(screen, chosen) {
 			`${caller >= 0 ? "Its call" : "Its result"} #${session.seqs[other]}`));
 }
 
-/** */
 function copyButton(text, label) {
-	const button = el("button", { onclick: () => copy(text, button) }, label);
-	return button;
+	return el("button", { onclick: (event) => copy(text, event.target) }, label);
 }
 
 /** @param {HTMLElement} node */
@@ -93,10 +90,10 @@ async function showReasons(node, screen, seq) {
 		refill(node, traces.map((one) =>
 			el("li", { class: one.live ? null : "undone" },
 				`${one.action}${one.by ? ` by ${one.by}` : ""}${one.reason ? `: ${one.reason}` : ""} `,
-				el("span", { class: "quiet" }, `#${one.seq}, ${day(one.at_ms)} ${time(one.at_ms)}${one.live ? "" : ", no longer in effect"}`),
+				quiet(`#${one.seq}, ${day(one.at_ms)} ${time(one.at_ms)}${one.live ? "" : ", no longer in effect"}`, "span"),
 				one.batch && screen.session.compactions.some((each) => each.id === one.batch)
 					? el("button", { class: "plain", onclick: () => screen.open(one.batch) }, "show it") : null)));
-		if (!traces.length) node.replaceWith(el("p", { class: "quiet" }, "Nothing ever happened to it."));
+		if (!traces.length) node.replaceWith(quiet("Nothing ever happened to it."));
 	} catch (error) {
 		refill(node, el("li", {}, String(error.message)));
 	}
@@ -107,7 +104,7 @@ async function showOriginal(node, id, seq, secrets) {
 	try {
 		const value = await ask(`${place(id)}/message/${seq}`, secrets ? { secrets: 1 } : {});
 		refill(node,
-			el("p", { class: "quiet" }, `${day(value.at_ms)} ${time(value.at_ms)}${value.by ? `, by ${value.by}` : ""}`),
+			quiet(`${day(value.at_ms)} ${time(value.at_ms)}${value.by ? `, by ${value.by}` : ""}`),
 			value.has_secrets && el("p", { class: "masked" }, "Secrets are masked. ",
 				el("button", { class: "plain", onclick: () => showOriginal(node, id, seq, true) }, "Show them")),
 			drawBlocks(value.blocks));
@@ -115,4 +112,3 @@ async function showOriginal(node, id, seq, secrets) {
 		refill(node, el("p", { class: "error" }, error.message));
 	}
 }
-

@@ -4,15 +4,11 @@
  */
 
 import { el } from "./dom.js";
+import { lower } from "./states.js";
 
 const SPARE_PX = 120;
 
-/**
- * @typedef {object} Row
- * @property {string} key
- * @property {number} height
- * @property {any} value
- */
+/** @typedef {{key: string, height: number, value: any}} Row */
 
 export class List {
 	/**
@@ -33,16 +29,16 @@ export class List {
 	/** Shows other rows. @param {Row[]} rows */
 	show(rows) {
 		this.rows = rows;
-		this.tops = [0];
-		for (const row of rows) this.tops.push(this.tops.at(-1) + row.height);
-		this.inner.style.setProperty("height", `${this.tops.at(-1)}px`);
+		let top = 0;
+		this.tops = [0, ...rows.map((row) => (top += row.height))];
+		this.inner.style.setProperty("height", `${top}px`);
 		this.redraw();
 	}
 
 	/** Draws every visible row again, because what it shows has changed. */
 	redraw() {
-		const focused = document.activeElement;
-		const key = focused && this.inner.contains(focused) ? focused.dataset.key : undefined;
+		const focused = document.activeElement?.closest("[data-key]");
+		const key = focused && this.inner.contains(focused) ? focused.getAttribute("data-key") : null;
 		this.drawn.clear();
 		this.inner.replaceChildren();
 		this.draw();
@@ -53,7 +49,7 @@ export class List {
 	draw() {
 		const top = this.node.scrollTop - SPARE_PX;
 		const bottom = this.node.scrollTop + this.node.clientHeight + SPARE_PX;
-		const first = Math.max(0, this.indexAt(top));
+		const first = Math.max(0, lower(this.tops, top + 1, (one) => one) - 1);
 		/** @type {Set<string>} */
 		const wanted = new Set();
 		/** @type {HTMLElement | null} */
@@ -82,18 +78,6 @@ export class List {
 		}
 	}
 
-	/** The row at a height. */
-	indexAt(top) {
-		let low = 0;
-		let high = this.rows.length;
-		while (low < high) {
-			const middle = (low + high) >> 1;
-			if (this.tops[middle + 1] <= top) low = middle + 1;
-			else high = middle;
-		}
-		return low;
-	}
-
 	indexOf(key) {
 		return this.rows.findIndex((row) => row.key === key);
 	}
@@ -108,7 +92,6 @@ export class List {
 		if (!isSeen) this.scrollTo(key, share);
 	}
 
-	/** Scrolls a row to a place. */
 	scrollTo(key, share) {
 		const at = this.indexOf(key);
 		if (at >= 0) this.node.scrollTop = this.tops[at] - share * this.node.clientHeight;

@@ -3,7 +3,7 @@
  * code. Whatever has no form of its own is shown as it is.
  */
 
-import { count, el } from "./dom.js";
+import { count, el, firstOf, number, quiet } from "./dom.js";
 
 const LINES_SHOWN = 400;
 const COMMANDS = ["command", "cmd"];
@@ -24,21 +24,18 @@ function drawBlock(block) {
 		case "call":
 			return el("section", { class: "block call" }, el("h4", {}, block.name), drawArguments(block.arguments));
 		case "result":
-			return el(
-				"section",
-				{ class: `block${block.failed ? " failed" : ""}` },
+			return el("section", { class: `block${block.failed ? " failed" : ""}` },
 				block.failed && el("h4", {}, "failed"),
-				block.artifact && el("p", { class: "quiet" }, `all of it: artifact ${block.artifact}`),
-				block.media ? el("p", { class: "quiet" }, `${block.media} pictures`) : null,
-				drawText(block.text, block.left_out),
-			);
+				block.artifact && quiet(`all of it: artifact ${block.artifact}`),
+				block.media ? quiet(number(block.media, "picture")) : null,
+				drawText(block.text, block.left_out));
 		case "thinking":
 		case "opaque":
 			return block.text
 				? el("section", { class: `block ${block.type}` }, drawText(block.text, block.left_out))
-				: el("p", { class: "quiet" }, "(reasoning that only its provider can read)");
+				: quiet("(reasoning that only its provider can read)");
 		case "media":
-			return el("p", { class: "quiet" }, `(${block.text})`);
+			return quiet(`(${block.text})`);
 		default:
 			return el("section", { class: "block" }, drawText(block.text ?? "", block.left_out));
 	}
@@ -51,17 +48,15 @@ function drawArguments(given) {
 	const rest = { ...given };
 	/** @type {HTMLElement[]} */
 	const parts = [];
-	for (const name of PATHS) {
-		if (typeof rest[name] === "string") parts.push(el("p", { class: "path" }, rest[name]));
-		else continue;
-		delete rest[name];
-	}
-	for (const name of COMMANDS) {
-		if (rest[name] === undefined) continue;
-		const words = rest[name];
-		parts.push(el("pre", { class: "command" }, Array.isArray(words) ? words.join(" ") : String(words)));
-		delete rest[name];
-	}
+	const take = (names, drawOne) => {
+		for (const name of names) {
+			if (rest[name] === undefined) continue;
+			parts.push(drawOne([rest[name]].flat().join(" ")));
+			delete rest[name];
+		}
+	};
+	take(PATHS, (path) => el("p", { class: "path" }, path));
+	take(COMMANDS, (words) => el("pre", { class: "command" }, words));
 	const edits = Array.isArray(rest.edits) ? rest.edits : [rest];
 	if (edits.every((one) => typeof one?.old_string === "string" && typeof one.new_string === "string")) {
 		for (const one of edits) parts.push(drawChange(one.old_string, one.new_string));
@@ -73,16 +68,15 @@ function drawArguments(given) {
 		if (typeof value === "string" && (PATCHES.includes(name) || isPatch(value))) {
 			parts.push(drawPatch(value));
 		} else if (typeof value === "string" && (TEXTS.includes(name) || value.includes("\n"))) {
-			parts.push(el("p", { class: "quiet" }, name), drawCode(value));
+			parts.push(quiet(name), drawCode(value));
 		} else {
 			const shown = typeof value === "string" ? value : JSON.stringify(value);
-			parts.push(el("p", { class: "argument" }, el("span", { class: "quiet" }, `${name} `), shown));
+			parts.push(el("p", { class: "argument" }, quiet(`${name} `, "span"), shown));
 		}
 	}
 	return el("div", {}, parts);
 }
 
-/** */
 function isPatch(text) {
 	return /^(\*\*\* Begin Patch|diff --git|--- [^\n]+\n\+\+\+ )/m.test(text.slice(0, 2_000));
 }
@@ -105,7 +99,6 @@ function drawChange(before, after) {
 	return drawPatch(lines.join("\n"));
 }
 
-/** */
 function drawPatch(text) {
 	const kinds = { "+": "added", "-": "removed", "@": "place", "*": "place" };
 	return long(text.split("\n"), (line) => {
@@ -114,7 +107,6 @@ function drawPatch(text) {
 	});
 }
 
-/** */
 function drawCode(text) {
 	return long(text.split("\n"), (line) => document.createTextNode(`${line}\n`));
 }
@@ -126,26 +118,10 @@ function drawCode(text) {
 function drawText(text, leftOut) {
 	const body = isPatch(text) ? drawPatch(text) : drawCode(text);
 	if (!leftOut) return body;
-	return el("div", {}, body, el("p", { class: "quiet" }, `… ${count(leftOut)} more characters: refold show ID SEQ`));
+	return el("div", {}, body, quiet(`… ${count(leftOut)} more characters: refold show ID SEQ`));
 }
 
-/**
- * Lines in a block; of many, the first, and the rest behind a button.
- * @param {string[]} lines @param {(line: string) => Node} drawLine
- */
+/** Lines in a block. @param {string[]} lines @param {(line: string) => Node} drawLine */
 function long(lines, drawLine) {
-	const node = el("pre", {}, lines.slice(0, LINES_SHOWN).map(drawLine));
-	if (lines.length <= LINES_SHOWN) return node;
-	const more = el(
-		"button",
-		{
-			class: "plain",
-			onclick: () => {
-				more.remove();
-				node.append(...lines.slice(LINES_SHOWN).map(drawLine));
-			},
-		},
-		`Show ${count(lines.length - LINES_SHOWN)} more lines`,
-	);
-	return el("div", {}, node, more);
+	return el("div", {}, firstOf(lines, LINES_SHOWN, drawLine, " lines", "pre"));
 }

@@ -6,13 +6,14 @@
 import { pagePanel } from "./acts.js";
 import { Chart } from "./chart.js";
 import { compactionPanel, compactionStates } from "./compaction.js";
-import { count, day, dollars, el, number, percent, refill, time } from "./dom.js";
+import { count, day, dollars, el, number, percent, refill, time, toggle, quiet } from "./dom.js";
 import { messagePanel } from "./inspector.js";
 import { List } from "./list.js";
 import { MARK_PX, MESSAGE_PX, TALL_PX, THIN_PX, Texts, compactionRow, messageRow, standinHeight,
 	standinRow } from "./pieces.js";
-import { ask, follow, place } from "./server.js";
-import { Cursor, ERASED, HIDDEN, QUOTED, REWOUND, STATES, SHORTENED, Session, WHOLE, isOnPage } from "./states.js";
+import { ask, follow, inside, place } from "./server.js";
+import { Cursor, ERASED, HIDDEN, QUOTED, REWOUND, SHORTENED, STATES, Session, WHOLE, headingOf,
+	isOnPage } from "./states.js";
 
 const SHOWN = [WHOLE, SHORTENED, QUOTED, HIDDEN, REWOUND, ERASED];
 const BOUNDARY_SHARE = 0.45;
@@ -47,13 +48,10 @@ export class SessionScreen {
 		this.right = new List("What the model read", (row) => this.drawRow(row, "right"));
 		this.panel = el("aside", { class: "panel", hidden: true, "aria-label": "Details" });
 		this.tabs = el("div", { class: "tabs", role: "group", "aria-label": "Pane" });
-		this.panes = el(
-			"div",
-			{ class: "panes" },
+		this.panes = el("div", { class: "panes" },
 			el("section", { class: "pane left" }, this.leftTitle, this.left.node),
 			el("section", { class: "pane right" }, this.rightTitle, this.right.node),
-			this.panel,
-		);
+			this.panel);
 		this.node = el("div", { class: "session" }, this.chart.node,
 			el("div", { class: "status" }, this.facts, this.chips), this.tabs, this.panes);
 		this.end = follow((heads) => this.follow(heads));
@@ -68,68 +66,66 @@ export class SessionScreen {
 	}
 
 	get heading() {
-		const { about } = this.session;
-		const words = [about.project, about.model].filter(Boolean).join(" · ");
-		return { title: about.title, words, cost: about.billed.calls ? about.cost : null };
+		return headingOf(this.session.about);
 	}
 
 	// --- what the address says ---
 
-	update(route) {
-		const { at, m, c, side, only } = route.query;
-		const before = this.cursor.at;
+	/** @param {{query: Record<string, string>}} route */
+	update({ query }) {
+		const { session, cursor } = this;
+		const { at, m, c, side, only } = query;
+		const before = [cursor.at, this.compaction, this.left.rows.length > 0].join();
+		const chosen = m ? session.numberOf(Number(m)) : -1;
+		const isPicked = chosen >= 0 && chosen !== this.chosen;
+		const one = session.compactions.find((each) => each.id === c);
+		this.chosen = chosen;
+		this.compaction = one?.id ?? "";
 		this.filter = Math.max(0, STATES.indexOf(only ?? ""));
 		this.side = side === "all" ? "all" : "page";
-		const isNew = this.compaction !== (c ?? "");
-		this.compaction = c ?? "";
-		this.chosen = m ? this.session.numberOf(Number(m)) : -1;
-		const one = this.session.compactions.find((each) => each.id === c);
-		const wanted = one && isNew ? one.last : at ? Number(at) : this.session.head;
 		this.isLatest = !at && !one;
-		this.cursor.moveTo(Math.min(wanted, this.session.head));
-		this.show(before !== this.cursor.at || isNew || !this.left.rows.length);
-		if (this.chosen >= 0) this.reveal();
+		if (this.isLatest) this.unseen = 0;
+		cursor.moveTo(Math.min(at ? Number(at) : one?.last ?? session.head, session.head));
+		this.show(before !== [cursor.at, this.compaction, true].join());
+		if (isPicked) this.reveal();
 	}
 
-	/** The address of what is shown. @param {Record<string, string | number | null>} changes @param {boolean} [keeps] no new entry */
-	address(changes, keeps = false) {
-		const at = this.isLatest ? null : this.cursor.at;
-		const m = this.chosen >= 0 ? this.session.seqs[this.chosen] : null;
-		const only = this.filter ? STATES[this.filter] : null;
-		const side = this.side === "all" ? "all" : null;
-		const query = { at, m, c: this.compaction || null, side, only, ...changes };
+	/** Changes what the address says, and shows it. @param {Record<string, any>} changes @param {boolean} [keeps] no new entry */
+	navigate(changes, keeps = false) {
+		const query = {
+			at: this.isLatest ? null : this.cursor.at, m: this.session.seqs[this.chosen], c: this.compaction,
+			side: this.side === "all" && "all", only: this.filter ? STATES[this.filter] : null, ...changes,
+		};
 		this.app.go(`/s/${this.id}`, query, keeps);
 	}
 
-	/** Goes to a place, by its nearest turn. */
 	go(at) {
 		this.goToStop(this.session.stopAt(at));
 	}
 
 	goToStop(stop) {
 		const { session } = this;
-		const kept = Math.max(0, Math.min(session.stops - 1, stop));
-		this.isLatest = kept === session.turns.length;
-		this.compaction = "";
-		this.cursor.moveTo(session.placeOf(kept));
-		this.address({}, true);
-		this.show(true);
+		const at = stop < session.turns.length ? session.placeOf(Math.max(0, stop)) : null;
+		this.navigate({ at, c: null }, true);
 	}
 
-	/** Chooses a message. */
 	pick(number) {
 		const { session } = this;
 		if (number < 0 || number >= session.seqs.length) return;
-		const seq = session.seqs[number];
-		if (seq > this.cursor.at) {
-			this.cursor.moveTo(session.placeOf(session.stopAt(seq) + 1));
-			this.isLatest = this.cursor.at >= session.head;
-		}
-		this.chosen = number;
-		this.compaction = "";
-		this.address({ c: null });
-		this.show(false);
+		const m = session.seqs[number];
+		const isSaid = m <= this.cursor.at;
+		const stop = session.stopAt(m) + 1;
+		this.navigate({ m, c: null, ...(!isSaid && { at: stop < session.turns.length ? session.placeOf(stop) : null }) });
 		this.reveal();
+	}
+
+	open(id) {
+		this.navigate({ c: id, m: null, at: null });
+	}
+
+	closePanel() {
+		this.isActing = false;
+		this.navigate({ m: null, c: null });
 	}
 
 	/** Scrolls both panes to the chosen message, or to the words of it. */
@@ -142,34 +138,15 @@ export class SessionScreen {
 		else if (cover >= 0) this.revealQuote(cover, seq);
 	}
 
-	/** Scrolls a stand-in to the words of a message. */
 	revealQuote(standin, seq) {
 		this.right.reveal(`s${standin}`);
-		const quote = this.right.drawn.get(`s${standin}`)?.querySelector(".quote");
-		const link = quote?.querySelector(`[data-seq="${seq}"]`);
+		const row = this.right.drawn.get(`s${standin}`);
+		/** @type {HTMLElement | null | undefined} */ const quote = row?.querySelector(".quote");
+		/** @type {HTMLElement | null | undefined} */ const link = quote?.querySelector(`[data-seq="${seq}"]`);
 		this.seeking = link ? null : [standin, seq];
-		if (!link) return;
+		if (!quote || !link) return;
 		quote.scrollTop = link.offsetTop - quote.offsetTop - 40;
 		this.quoteTops.set(`rights${standin}`, quote.scrollTop);
-	}
-
-	/** Shows a compaction. */
-	open(id) {
-		this.chosen = -1;
-		this.compaction = id;
-		this.address({ c: id, m: null, at: null });
-		const one = this.session.compactions.find((each) => each.id === id);
-		if (one) this.cursor.moveTo(one.last);
-		this.isLatest = false;
-		this.show(true);
-	}
-
-	closePanel() {
-		this.isActing = false;
-		this.chosen = -1;
-		this.compaction = "";
-		this.address({ m: null, c: null });
-		this.show(false);
 	}
 
 	// --- drawing ---
@@ -184,8 +161,8 @@ export class SessionScreen {
 		this.compared = one ? compactionStates(session, one) : null;
 		if (one && this.compared) {
 			const { before, after } = this.compared;
-			refill(this.leftTitle, "Page before ", el("small", {}, this.sizeWords(before.page(), one.before)));
-			refill(this.rightTitle, "Page after ", el("small", {}, this.sizeWords(after.page(), one.after)));
+			refill(this.leftTitle, "Page before ", el("small", {}, this.sizeWords(before.page(), one.tokens_before)));
+			refill(this.rightTitle, "Page after ", el("small", {}, this.sizeWords(after.page(), one.tokens_after)));
 			this.left.show(this.pageRows(before));
 			this.right.show(this.pageRows(after));
 		} else {
@@ -223,50 +200,26 @@ export class SessionScreen {
 			this.unseen > 0 && el("button", { class: "chip new", onclick: () => this.goToStop(Infinity) },
 				`${count(this.unseen)} new`),
 			this.isLatest && session.about.acts && el("button", { class: "chip", onclick: () => this.openPage() }, "Change it …"),
+			!inside && el("a", { class: "chip", href: `${place(this.id)}/save`, download: `${this.id}.html` }, "Save as a file"),
 		);
 		const counts = cursor.counts();
 		refill(
 			this.chips,
 			SHOWN.filter((state) => counts[state] || state < REWOUND).map((state) =>
-				el(
-					"button",
-					{
-						class: `chip ${STATES[state]}`,
-						"aria-pressed": String(this.filter === state),
-						onclick: () => this.only(state),
-					},
-					el("i"),
-					`${count(counts[state])} ${STATES[state]}`,
-				),
-			),
+				toggle([el("i"), `${count(counts[state])} ${STATES[state]}`], this.filter === state,
+					() => this.only(state), `chip ${STATES[state]}`)),
 		);
 	}
 
 	only(state) {
-		this.filter = this.filter === state ? 0 : state;
-		this.side = "all";
-		this.address({}, true);
-		this.show(false);
+		this.navigate({ only: this.filter === state ? null : STATES[state], side: "all" }, true);
 	}
 
 	drawTabs() {
 		const names = this.compared ? ["Before", "After"] : ["Everything", "What the model read"];
 		refill(
 			this.tabs,
-			["all", "page"].map((side, at) =>
-				el(
-					"button",
-					{
-						"aria-pressed": String(this.side === side),
-						onclick: () => {
-							this.side = side;
-							this.address({}, true);
-							this.drawTabs();
-						},
-					},
-					names[at],
-				),
-			),
+			["all", "page"].map((side, at) => toggle(names[at], this.side === side, () => this.navigate({ side }, true), "")),
 		);
 		this.panes.dataset.side = this.side;
 	}
@@ -280,34 +233,29 @@ export class SessionScreen {
 		let next = 0;
 		for (let number = 0; number <= said; number++) {
 			const seq = number < said ? session.seqs[number] : cursor.at + 1;
-			while (!this.filter && session.compactions[next]?.first < seq) {
+			while (!this.filter && session.compactions[next]?.seq < seq) {
 				rows.push({ key: `c${next}`, height: MARK_PX, value: next });
 				next++;
 			}
 			if (number === said || (this.filter && cursor.state(number) !== this.filter)) continue;
-			const height = session.thin.has(number) ? THIN_PX : MESSAGE_PX;
-			rows.push({ key: `m${number}`, height, value: number });
+			rows.push(this.row(number));
 		}
 		return rows;
+	}
+
+	/** @returns {Row} */
+	row(number) {
+		return { key: `m${number}`, height: this.session.thin.has(number) ? THIN_PX : MESSAGE_PX, value: number };
 	}
 
 	/** The page at a place. @param {Cursor} cursor @returns {Row[]} */
 	pageRows(cursor) {
 		const { session } = this;
 		const { system_tokens: system, tools_tokens: tools } = session.about;
-		const rows = cursor.page().map((piece) =>
-			piece.standin >= 0
-				? {
-						key: `s${piece.standin}`,
-						height: this.tall.has(piece.standin) ? TALL_PX : standinHeight(session.standins[piece.standin].tokens),
-						value: piece.standin,
-					}
-				: {
-						key: `m${piece.message}`,
-						height: session.thin.has(piece.message) ? THIN_PX : MESSAGE_PX,
-						value: piece.message,
-					},
-		);
+		const rows = cursor.page().map(({ standin, message }) => (standin < 0 ? this.row(message) : {
+			key: `s${standin}`, value: standin,
+			height: this.tall.has(standin) ? TALL_PX : standinHeight(session.standins[standin].tokens),
+		}));
 		return system + tools > 0 ? [{ key: "system", height: THIN_PX, value: -1 }, ...rows] : rows;
 	}
 
@@ -322,7 +270,7 @@ export class SessionScreen {
 			const { system_tokens: system, tools_tokens: tools } = session.about;
 			return el("article", { class: "row thin fixed", tabindex: -1 },
 				el("header", {}, el("b", {}, "system prompt and tools"),
-					el("span", { class: "quiet" }, `${count(system)} and ${count(tools)} tok`),
+					quiet(`${count(system)} and ${count(tools)} tok`, "span"),
 					el("a", { class: "state", href: `#/s/${this.id}/window` }, "window")));
 		}
 		const compared = this.compared;
@@ -341,10 +289,10 @@ export class SessionScreen {
 			return node;
 		}
 		const state = cursor.state(row.value);
-		let note;
+		let note = "";
 		if (compared) {
 			const other = side === "left" ? compared.after : compared.before;
-			note = isOnPage(other.state(row.value)) ? undefined : side === "left" ? "leaves" : "new";
+			note = isOnPage(other.state(row.value)) ? "" : side === "left" ? "leaves" : "new";
 		}
 		return messageRow(session, this.texts, row.value, state, {
 			isChosen: row.value === this.chosen, note, pick,
@@ -361,7 +309,7 @@ export class SessionScreen {
 	/** A quote stays where it was scrolled to when its row is drawn again. */
 	keepScrolled(quote, key) {
 		requestAnimationFrame(() => {
-			quote.scrollTop = this.quoteTops.get(key) ?? 0;
+			quote.scrollTop = Math.min(this.quoteTops.get(key) ?? 0, quote.scrollHeight);
 			quote.addEventListener("scroll", () => {
 				if (quote.textContent.length > 1) this.quoteTops.set(key, quote.scrollTop);
 			});
@@ -371,18 +319,19 @@ export class SessionScreen {
 	/** Goes to where the folded part of the page ends: the last stand-in, or the newest message. */
 	goToBoundary() {
 		for (const list of this.compared ? [this.left, this.right] : [this.right]) {
-			const at = list.rows.findLastIndex((row) => row.key[0] === "s");
-			const row = list.rows[at + 1] ?? list.rows.at(-1);
+			const at = list.rows.findLastIndex((row) => row.key[0] === "s" && row.value >= 0);
+			const row = (at >= 0 && list.rows[at + 1]) || list.rows.at(-1);
 			if (!row) continue;
-			list.scrollTo(row.key, at < 0 ? 1 : 0.62);
-			if (at >= 0) {
-				const side = list === this.left ? "left" : "right";
-				this.quoteTops.set(`${side}${list.rows[at].key}`, 1_000_000);
-				const quote = list.drawn.get(list.rows[at].key)?.querySelector(".quote");
-				if (quote) quote.scrollTop = quote.scrollHeight;
+			list.scrollTo(row.key, at < 0 ? 0 : 0.62);
+			if (!this.compared) {
+				const beside = this.left.indexOf(row.key) < 0 ? this.left.rows.at(-1)?.key : row.key;
+				this.left.scrollTo(beside, at < 0 ? 0 : BOUNDARY_SHARE);
 			}
-			if (this.compared) continue;
-			this.left.scrollTo(at < 0 ? /** @type {Row} */ (this.left.rows.at(-1) ?? row).key : row.key, at < 0 ? 1 : BOUNDARY_SHARE);
+			if (at < 0) continue;
+			const { key } = list.rows[at];
+			this.quoteTops.set(`${list === this.left ? "left" : "right"}${key}`, Infinity);
+			const quote = list.drawn.get(key)?.querySelector(".quote");
+			if (quote) quote.scrollTop = quote.scrollHeight;
 		}
 	}
 
@@ -402,7 +351,6 @@ export class SessionScreen {
 		this.panel.scrollTop = 0;
 	}
 
-	/** Texts that were asked for are there. */
 	arrived() {
 		this.left.redraw();
 		this.right.redraw();
@@ -479,8 +427,7 @@ export class SessionScreen {
 	}
 
 	openPage() {
-		this.chosen = -1;
-		this.goToStop(Infinity);
+		this.navigate({ at: null, m: null, c: null });
 		this.isActing = true;
 		this.drawPanel();
 	}
@@ -498,7 +445,7 @@ export class SessionScreen {
 	nextCompaction(step) {
 		const { compactions } = this.session;
 		const now = compactions.findIndex((one) => one.id === this.compaction);
-		const later = compactions.filter((one) => one.first <= this.cursor.at).length;
+		const later = compactions.filter((one) => one.seq <= this.cursor.at).length;
 		const next = now >= 0 ? now + step : step > 0 ? later : later - 1;
 		const one = compactions[Math.max(0, Math.min(compactions.length - 1, next))];
 		if (one) this.open(one.id);

@@ -9,8 +9,8 @@ export const NOT_YET = 0, WHOLE = 1, SHORTENED = 2, QUOTED = 3, HIDDEN = 4, REWO
 export const STATES = ["later", "whole", "shortened", "quoted", "hidden", "rewound", "erased"];
 export const ROLES = { s: "system", u: "user", a: "assistant", t: "result" };
 
-/** @typedef {{id: string, first: number, last: number, at_ms: number, by: string, reason: string,
- *   purpose: string, edits: number, before: number, after: number, live: boolean}} Compaction */
+/** @typedef {{id: string, seq: number, last: number, at_ms: number, strategy: string, reason: string, purpose: string,
+ *   edits: number, tokens_before: number, tokens_after: number, live: boolean}} Compaction */
 /** @typedef {{seq: number, at_ms: number, input: number, read: number, written: number,
  *   output: number, cost: number | null, model: string}} Call */
 /** `until` is 0 while it is on the page.
@@ -84,9 +84,7 @@ export class Session {
 		this.turns.push(...rows(columns.turns, ["at", "reply"]));
 		this.joinCalls(Math.max(0, columns.turns_from - 1));
 		for (const seq of columns.requests) this.requests.add(seq);
-		this.compactions = columns.compactions.map((one) => ({
-			...one, first: one.seq, by: one.strategy, before: one.tokens_before, after: one.tokens_after,
-		}));
+		this.compactions = columns.compactions;
 		this.breaks = columns.breaks;
 		this.pins = new Set(columns.pins);
 		this.head = columns.head;
@@ -111,18 +109,15 @@ export class Session {
 		return this.turns.length + 1;
 	}
 
-	/** The place of a stop. */
 	placeOf(stop) {
 		return stop < this.turns.length ? this.turns[stop].at : this.head;
 	}
 
-	/** The stop at or before a place. */
 	stopAt(at) {
 		if (at >= this.head) return this.turns.length;
 		return Math.max(0, lower(this.turns, at + 1, (turn) => turn.at) - 1);
 	}
 
-	/** How many messages were said up to a place. */
 	said(at) {
 		return lower(this.seqs, at + 1, (seq) => seq);
 	}
@@ -133,7 +128,6 @@ export class Session {
 		return this.seqs[number] === seq ? number : -1;
 	}
 
-	/** The size of the page at a place. */
 	sizeOf(at) {
 		return this.sizes[lower(this.sizeAt, at + 1, (seq) => seq) - 1] ?? 0;
 	}
@@ -145,7 +139,6 @@ export class Session {
 		return turn?.reply === this.seqs[number] && turn.call ? turn.call.cost : null;
 	}
 
-	/** The tokens of the messages of a span. */
 	tokensBetween(first, last) {
 		let total = 0;
 		for (let at = this.said(first - 1); this.seqs[at] <= last; at++) total += this.tokens[at];
@@ -159,7 +152,6 @@ export class Session {
 	}
 }
 
-/** The states at one place of a session. */
 export class Cursor {
 	constructor(session, at) {
 		this.session = session;
@@ -188,7 +180,6 @@ export class Cursor {
 		return this.states.get(number) ?? WHOLE;
 	}
 
-	/** How many messages are in each state. */
 	counts() {
 		const counts = STATES.map(() => 0);
 		const said = this.session.said(this.at);
@@ -212,7 +203,6 @@ export class Cursor {
 		return pieces.sort((one, other) => one.seq - other.seq);
 	}
 
-	/** Whether a stand-in is on the page. */
 	isOpen(standin) {
 		const { since, until } = this.session.standins[standin];
 		return since <= this.at && (until === 0 || until > this.at);
@@ -223,6 +213,12 @@ export class Cursor {
 		return this.session.standins.findIndex((one, standin) =>
 			one.first <= seq && seq <= one.last && this.isOpen(standin));
 	}
+}
+
+/** What the head of the page says of a session. @param {any} about */
+export function headingOf({ id, title, project, model, billed, cost }) {
+	const words = [project, model].filter(Boolean).join(" · ");
+	return { title: title || id, words, cost: billed.calls ? cost : null };
 }
 
 /** Whether a message in this state has a place of its own on the page. */
