@@ -43,7 +43,8 @@ def test_a_channel_that_there_is_not_is_refused(value):
 
 
 def test_the_setting_is_a_list_in_a_file_and_in_the_environment(tmp_path):
-    from refold.settings.sources import allow, loaded, weakened_settings
+    from refold.settings.permissions import allow
+    from refold.settings.sources import loaded, weakened_settings
 
     (tmp_path / "refold.toml").write_text('redact = ["summaries", "exports"]\n')
     allow(weakened_settings(tmp_path), {"XDG_DATA_HOME": str(tmp_path)})

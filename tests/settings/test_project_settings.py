@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import refold
 from refold.config import CHANNELS, PROJECT_MAY, Config, needing_permission
 from refold.errors import Denied
-from refold.settings.sources import allow, loaded, revoke, weakened_settings
+from refold.settings.permissions import allow, revoke
+from refold.settings.sources import loaded, weakened_settings
 from tests.edges.cli.rooms import run
 
 # Values that make something less safe, and values that a project sets freely.

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from refold.config import Config
 from refold.edges.endpoints.writer import configured
 from refold.errors import Denied, Invalid, Unavailable
-from refold.settings import sources
+from refold.settings import permissions
 from refold.settings.sources import ASKED_FOR, KEY_DOMAINS, WRITER_FIELDS, requested, writer_loaded
 
 EVIL = "https://evil.example/v1"
@@ -25,7 +25,7 @@ def allow_all(folder: Path, environ: dict[str, str]) -> None:
     """What `refold allow` does."""
     request = requested(folder, environ)
     assert request is not None
-    sources.allow(request, environ)
+    permissions.allow(request, environ)
 
 
 def written(folder: Path, **table: str) -> dict[str, str]:
@@ -101,7 +101,7 @@ def test_what_was_allowed_can_be_revoked(tmp_path: Path) -> None:
     allow_all(tmp_path, environ)
     request = requested(tmp_path, environ)
     assert request is not None
-    sources.revoke(request, environ)
+    permissions.revoke(request, environ)
     with pytest.raises(Denied):
         writer_loaded(folder=tmp_path, environ=environ)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from refold.checked import quoted
 from refold.edges.commands.command import short_line
 from refold.errors import Denied, Invalid, NotFound, RefoldError
-from refold.settings.sources import data_folder
+from refold.settings.permissions import data_folder
 from refold.stores import own_paths
 from refold.stores.protocol import Store
 

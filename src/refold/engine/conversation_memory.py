@@ -47,7 +47,8 @@ from refold.memory.standing_rules import clauses_of, rules_of
 from refold.memory.succession import stems_of
 from refold.search.embedders import Embedder
 from refold.search.words import STOP
-from refold.settings.sources import FOLDER, Used, allow, is_allowed
+from refold.settings.permissions import Used, allow, is_allowed
+from refold.settings.sources import FOLDER
 from refold.writer import facts
 from refold.writer.answer_check import Rejected
 from refold.writer.asker import Asker

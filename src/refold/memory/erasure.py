@@ -65,7 +65,7 @@ from refold.memory.journal import Journal
 from refold.memory.ranking import Finder
 from refold.patterns import regex
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
-from refold.settings.sources import data_folder
+from refold.settings.permissions import data_folder
 from refold.stores import erase_events, is_same_place, is_there, near_url, open_store
 from refold.stores.protocol import Store
 from refold.system import disk

@@ -15,7 +15,7 @@ import msgspec
 
 from refold import decoding
 from refold.errors import Corrupt, Unavailable
-from refold.settings.sources import data_folder
+from refold.settings.permissions import data_folder
 from refold.system.disk import read_own, write_own
 
 FILE = "logins.json"

@@ -25,7 +25,7 @@ from msgspec import Struct
 from refold.display import one_line
 from refold.edges.chat.input import Lines, PlainLines
 from refold.errors import Conflict, RefoldError, install_hint
-from refold.settings.sources import data_folder
+from refold.settings.permissions import data_folder
 from refold.stores.protocol import Store
 from refold.system.disk import open_own, read_own
 

@@ -33,15 +33,8 @@ from refold.errors import Corrupt, RefoldError
 from refold.log.stored_logs import conversations, readable
 from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
-from refold.settings.sources import (
-    default_store,
-    foreign_writers,
-    is_allowed,
-    loaded,
-    remarks,
-    trust,
-    writer_loaded,
-)
+from refold.settings.permissions import is_allowed, trust
+from refold.settings.sources import default_store, foreign_writers, loaded, remarks, writer_loaded
 from refold.stores.protocol import Store
 from refold.system import posix, sqlite_file
 from refold.tokens.models import model_info, retirement, table

@@ -4,7 +4,7 @@
 A token's secret is shown once, when it is created; `login` stores it in a file that only the user
 can read. `allow` records the user's consent to an address and a key, for this folder and these
 values only; `permit_writer` asks for the same consent at a terminal. Neighbours: `edges.server` is
-the server itself, imported when it runs; `settings.sources` remembers the consent.
+the server itself, imported when it runs; `settings.permissions` remembers the consent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from refold.edges.server.access import (
 )
 from refold.edges.server.audit import Entry, entries_of
 from refold.redaction import redacted
-from refold.settings import logins, sources
+from refold.settings import logins, permissions, sources
 from refold.settings.sources import requested, server_direct, server_store
 from refold.stores import server_place, token_info
 
@@ -234,13 +234,13 @@ def allow(
     revoke: Annotated[bool, Meta(description="Take back what was allowed.")] = False,
 ) -> Allowed:
     top, writers = sources.foreign_writers()
-    trusts = [sources.trust(top, writer) for writer in dict.fromkeys(writers.values())]
+    trusts = [permissions.trust(top, writer) for writer in dict.fromkeys(writers.values())]
     reasons = tuple(f"{writer} can write {path}" for path, writer in writers.items())
-    is_new = not all(sources.is_allowed(one, os.environ) for one in trusts)
+    is_new = not all(permissions.is_allowed(one, os.environ) for one in trusts)
     # Files of a folder can be read once it is trusted. What they ask for is another question.
     request = None if is_new else requested()
     weakened = None if is_new else sources.weakened_settings()
-    change = sources.revoke if revoke else sources.allow
+    change = permissions.revoke if revoke else permissions.allow
     for one in trusts:
         change(one, os.environ)
     if request:
@@ -261,12 +261,12 @@ def permit_writer(session: Session) -> None:
     """Asks for consent to the writer that the project's files name, unless it was given before or
     nobody can be asked."""
     request = requested()
-    if request is None or session.screen is None or sources.is_allowed(request, os.environ):
+    if request is None or session.screen is None or permissions.is_allowed(request, os.environ):
         return
     key = f", with the key in {request.key_env}" if request.key_env else ""
     question = f"The files of {request.folder} send texts to {redacted(request.url)}{key}. Allow?"
     if session.screen.ask(visible(question)):
-        sources.allow(request, os.environ)
+        permissions.allow(request, os.environ)
 
 
 class TokenAbout(Struct, frozen=True, kw_only=True):

@@ -247,7 +247,7 @@ class Session:
         return {id: known[id] for id in ids}
 
     def _numbers_file(self) -> Path | None:
-        from refold.settings.sources import data_folder
+        from refold.settings.permissions import data_folder
 
         terminal = _terminal()
         if not terminal:

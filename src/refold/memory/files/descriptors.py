@@ -30,7 +30,8 @@ from refold.checked import quoted
 from refold.core.ids import conversation_checked
 from refold.errors import Conflict, Denied, Invalid, NotFound
 from refold.memory.files.commands import ROOT, MemoryPath
-from refold.settings.sources import check_owner, data_folder, project_folder
+from refold.settings.permissions import data_folder
+from refold.settings.sources import check_owner, project_folder
 from refold.system import disk, posix
 from refold.system.disk import closing, sync
 
