@@ -43,7 +43,7 @@ from refold.log.open_log import OpenLog
 from refold.memory.entry import ACCEPTED, ID_PREFIX, MemoryEntry
 from refold.memory.extraction import Taken, may_be_kept, taken_from
 from refold.memory.semantic import SemanticMemory, settings_of
-from refold.memory.standing_rules import clauses_of, rules_of
+from refold.memory.standing_rules import clauses_in, rules_of
 from refold.memory.succession import stems_of
 from refold.search.embedders import Embedder
 from refold.search.words import STOP
@@ -189,7 +189,7 @@ class ShownMemories:
 def _in_force(entry: MemoryEntry, rules: Sequence[str]) -> str:
     """The words of an entry to show: if later rules replaced some in a user's message, only the
     rules in force."""
-    clauses = clauses_of(entry.content) if entry.trust == "user" else []
+    clauses = clauses_in(entry) if entry.trust == "user" else ()
     return entry.content if len(clauses) == len(rules) else " … ".join(rules)
 
 

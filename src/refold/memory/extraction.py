@@ -21,13 +21,13 @@ from refold.core.model import Message, Trust, shows_memories
 from refold.ledger.sentences import marked, own_text, sentences
 from refold.ledger.typed_words import PARAGRAPHS, typed, unquoted
 from refold.memory.claim import claim_of
-from refold.memory.standing_rules import clauses_of, is_standing
+from refold.memory.standing_rules import REQUIREMENT, SHORT_CHARS, clauses_of, is_standing
 from refold.patterns import regex
 from refold.redaction import redacted
 
 SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 400
-# Text of a length between these is taken whole if it has a rule.
-SHORT_CHARS, WHOLE_CHARS_MAX = 240, 1_800
+# Text of a length up to this, and above `SHORT_CHARS`, is taken whole if it has a rule.
+WHOLE_CHARS_MAX = 1_800
 MESSAGE_MAX = 12  # sentences of one message; a longer one is a document
 EVENTS_SHARE = 0.2  # of the characters of the talk
 EVENT = "event"
@@ -61,29 +61,34 @@ def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SH
         taken = list(_taken(seq, message.role == "user", text))[:MESSAGE_MAX]
         maybe = list(_taken(seq, True, uncertain))[: MESSAGE_MAX - len(taken)]
         # Facts of tools wait in the inbox: a person says whether an uncertain rule is theirs.
-        taken += [replace(one, trust="tool") for one in maybe if one.kind == "constraint"]
+        taken += [
+            replace(one, trust="tool") for one in maybe if one.kind in ("constraint", REQUIREMENT)
+        ]
         for one in taken:
             found.setdefault(claim_of(one.content).said, one)
     return _within(list(found.values()), int(share * said))
 
 
-def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
+def _taken(seq: int, by_user: bool, text: str, *, is_part: bool = False) -> Iterator[Taken]:
+    """The facts of one speaker's text, or of a part of a long one."""
     trust: Trust = "user" if by_user else "model"
     if by_user and len(text) > WHOLE_CHARS_MAX and len(parts := PARAGRAPHS.split(text)) > 1:
         for part in parts:
-            yield from _taken(seq, by_user, part)
+            yield from _taken(seq, by_user, part, is_part=True)
         return
-    is_long = by_user and len(text.strip()) > SHORT_CHARS
-    if is_long and clauses_of(text) and may_be_kept(text, WHOLE_CHARS_MAX):
+    is_long = len(text.strip()) > SHORT_CHARS
+    if by_user and is_long and clauses_of(text) and may_be_kept(text, WHOLE_CHARS_MAX):
         yield Taken(text.strip(), seq, trust, "constraint")
         return
     binding = {one.sentence: one.kind for one in marked(text, by_user=by_user)}
     for sentence in sentences(text) if by_user else binding:
-        is_rule = by_user and is_standing(sentence)
+        is_rule = by_user and is_standing(sentence, is_short=not (is_long or is_part))
         bound = "constraint" if is_rule else binding.get(sentence, "")
         if by_user and bound and unquoted(sentence) != sentence and not is_rule:
             bound = next((one.kind for one in marked(unquoted(sentence), by_user=True)), "")
         kind = kind_of(unquoted(sentence), bound, by_user=by_user)
+        if kind == "constraint" and by_user and not is_rule and (is_long or is_part):
+            kind = REQUIREMENT
         if kind and may_be_kept(sentence):
             yield Taken(sentence.strip(), seq, trust, kind)
 
