@@ -44,7 +44,7 @@ from refold.memory.entry import ACCEPTED, ID_PREFIX, MemoryEntry
 from refold.memory.extraction import Taken, may_be_kept, taken_from
 from refold.memory.semantic import SemanticMemory, settings_of
 from refold.memory.standing_rules import clauses_in, rules_of
-from refold.memory.succession import stems_of
+from refold.memory.succession import about_others, stems_of
 from refold.search.embedders import Embedder
 from refold.search.words import STOP
 from refold.settings.permissions import Used, allow, is_allowed
@@ -123,6 +123,8 @@ class ShownMemories:
         is_first = not any(id.startswith(ID_PREFIX) for id in ids)
         shown = {f"{self._log.id}#{slot.seq}" for slot in slots if not slot.standin} | ids
         found = memory.retrieve(query, CANDIDATES, accepted=True)
+        others_of_kind = about_others(query, [one.content for one in found])
+        found = [one for one in found if one.content not in others_of_kind]
         known = memory.list() if is_first or any(one.rivals for one in found) else found
         entries = {one.id: one for one in known}
         rules: dict[str, list[str]] = {}

@@ -111,7 +111,7 @@ def recall(
     hits.sort(key=lambda hit: (hit[0].rank, _preference(hit[1], uses)), reverse=True)
     ordered = _preferred_first(_preferred_first(hits, _equal, uses), _rival, uses)
     question = stems_of(asked.query)
-    telling = telling_words(question, (entry.content for _, entry in ordered))
+    telling = telling_words(asked.query, (entry.content for _, entry in ordered))
     ordered = _same_thing_first(ordered, entries, question, telling)
     likeness = Likeness(finder, journal.id)
     by_entry = {entry.id: found for found, entry in ordered}

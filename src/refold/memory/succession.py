@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from operator import mul
 
 from msgspec import Struct
@@ -201,20 +201,44 @@ _LITTLE = frozenset(map(stem, LITTLE))
 SIBLINGS_MIN, SIBLINGS_AMONG = 3, 60
 
 
-def telling_words(asked: frozenset[str], contents: Iterable[str]) -> frozenset[str]:
-    """The words of a question that say which thing of a kind it is about. Sentences about things of
-    a kind are alike but for two words, the thing and its value: a word of the question that some of
-    these sentences have and others lack tells the things apart."""
+def telling_words(query: str, contents: Iterable[str]) -> frozenset[str]:
+    """The words of a question that say which thing of a kind it is about: those that some of these
+    sentences have and their siblings lack. A number does so with the word before it, because there
+    may be a crane 5 and a bay 5."""
+    words = [stem(word) for word in split(plain(query))]
     known = list(dict.fromkeys(map(stems_of, islice(contents, SIBLINGS_AMONG))))
     siblings: Tally[str] = Tally()
     for one in known:
-        if own := one & asked:
+        if own := one.intersection(words):
             gone: Tally[str] = Tally()
             for other in known:
-                if len(one - other) <= 2 and len(other - one) <= 2 and len(one & other) >= 2:
+                if _are_siblings(one, other):
                     gone.update(own - other)
             siblings |= gone
-    return frozenset(word for word, number in siblings.items() if number >= SIBLINGS_MIN)
+    telling = {word for word, number in siblings.items() if number >= SIBLINGS_MIN}
+    for kind, word in pairwise(words):
+        if word in telling and word[0].isdigit() and any({kind, word} <= one for one in known):
+            telling.add(kind)
+    return frozenset(telling)
+
+
+def about_others(query: str, contents: Sequence[str]) -> set[str]:
+    """The sentences about other things of a kind than the one in the question."""
+    telling = telling_words(query, contents)
+    known = {content: stems_of(content) for content in contents}
+    return {
+        content
+        for content, one in known.items()
+        if any(
+            (other - one) & telling and not (one - other) & telling and _are_siblings(one, other)
+            for other in known.values()
+        )
+    }
+
+
+def _are_siblings(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two sentences are alike but for two words, the thing and its value."""
+    return len(one - other) <= 2 and len(other - one) <= 2 and len(one & other) >= 2
 
 
 def _missing(words: frozenset[str], there: frozenset[str]) -> float:
