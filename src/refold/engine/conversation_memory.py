@@ -69,15 +69,12 @@ HEAD = (
 
 def memory_of(log: OpenLog, scope: str, embedder: Embedder | str | bool | None) -> SemanticMemory:
     """The memory of an open log's store; it reports through the log's notices."""
-    settings = settings_of(log.config, embedder)
     return SemanticMemory(
         log.store,
         scope=scope,
-        embedder=settings.embedder,
-        vectors=settings.vectors,
-        threshold=settings.threshold,
         conversation=log.id,
         tell=lambda name, reason: log.notify(cast(NoticeName, name), reason),
+        **settings_of(log.config, embedder),
     )
 
 

@@ -95,15 +95,9 @@ class Forgotten(Struct, frozen=True, kw_only=True):
     out_of_reach: tuple[str, ...] = ("earlier exports", "backups of the files")
 
     def __add__(self, other: Forgotten) -> Forgotten:
-        return Forgotten(
-            entries=self.entries + other.entries,
-            events=self.events + other.events,
-            messages=self.messages + other.messages,
-            summaries=self.summaries + other.summaries,
-            shown_in=self.shown_in + other.shown_in,
-            mentions=tuple(dict.fromkeys(self.mentions + other.mentions)),
-            out_of_reach=tuple(dict.fromkeys(self.out_of_reach + other.out_of_reach)),
-        )
+        names = self.__struct_fields__
+        both = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Forgotten(**both | {"out_of_reach": tuple(dict.fromkeys(both["out_of_reach"]))})
 
 
 FOREVER_MS = 1 << 62

@@ -54,7 +54,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.shortened import summary_text, text_of
-from refold.errors import Corrupt, Invalid, NotFound, RefoldError, sentence
+from refold.errors import Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.log.log import Log, now_ms
 from refold.log.stored_logs import conversations, pages_of
@@ -92,9 +92,6 @@ class Which(Struct, frozen=True, kw_only=True):
     tag: str | None = None
     before_ms: int | None = None
     said_in: str | None = None
-
-    def is_empty(self) -> bool:
-        return self.tag is None and self.before_ms is None and self.said_in is None
 
     def fits(self, versions: Sequence[Version]) -> bool:
         """Whether an entry with these versions matches."""
@@ -258,13 +255,6 @@ def stores_checked(urls: Sequence[str]) -> list[str]:
             if not is_there(store):
                 raise NotFound(f"there is no store at {store.url}", hint="check the URL")
         return [store.url for store in opened]
-
-
-def which_checked(ids: Sequence[str] | None, which: Which) -> None:
-    """Invalid unless exactly one of ids and a selection is given."""
-    if (ids is None) == which.is_empty():
-        hint = "pass an id, or at least one of tag, before, said_in"
-        raise Invalid("the entries to forget are not clear", hint=hint)
 
 
 class Erased(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from refold.core.model import Message, Trust, shows_memories
 from refold.ledger.sentences import marked, own_text, sentences
 from refold.ledger.typed_words import PARAGRAPHS, typed, unquoted
-from refold.memory.claim import claim_of
+from refold.memory.claim import DAYS_AND_MONTHS, claim_of
 from refold.memory.standing_rules import REQUIREMENT, SHORT_CHARS, clauses_of, is_standing
 from refold.patterns import regex
 from refold.redaction import redacted
@@ -150,9 +150,8 @@ _ABOUT_SELF = regex(
 )
 _TIME = regex(
     r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|since|until|recently|weekend|birthday"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august"
-    r"|september|october|november|december|(?:year|month|week|day|hour)s?|spring|summer|autumn"
-    r"|fall|winter)\b",
+    rf"|{'|'.join(one for one in DAYS_AND_MONTHS if one != 'may')}|spring|summer|autumn|fall|winter"
+    r"|(?:year|month|week|day|hour)s?)\b",
     re.IGNORECASE,
 )
 _PEOPLE = regex(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.core.model import Memory
 from refold.errors import NotFound
-from refold.memory.entry import ACCEPTED, FOREVER_MS, TRUSTED, MemoryEntry, Version
+from refold.memory.entry import ACCEPTED, FOREVER_MS, TRUSTED, MemoryEntry, Run, Version
 from refold.memory.extraction import Taken
 from refold.memory.fold import Entries
 from refold.memory.journal import Journal
@@ -21,22 +21,7 @@ from refold.memory.journal import Journal
 
 def waiting_entry(version: Version, scope: str) -> MemoryEntry:
     """A pending entry as a caller sees it."""
-    body = version.body
-    return MemoryEntry(
-        id=body.entry,
-        content=body.content,
-        scope=scope,
-        tags=body.tags,
-        metadata=body.metadata,
-        trust=body.trust,
-        source=body.source,
-        created_ms=version.at_ms,
-        updated_ms=version.at_ms,
-        valid_from_ms=version.from_ms,
-        replaces=body.replaces,
-        waits=True,
-        seq=version.seq,
-    )
+    return Run([version]).shown(scope=scope, created_ms=version.at_ms, waits=True)
 
 
 def undecided(journal: Journal) -> Iterator[MemoryEntry]:
@@ -142,13 +127,6 @@ def _needs_a_person(entries: Entries, taken: Taken) -> bool:
     trusts = (run.trust for run in runs if run is not None)
     own = TRUSTED.index(taken.trust)
     return taken.trust not in ACCEPTED or any(TRUSTED.index(trust) < own for trust in trusts)
-
-
-def too_many(entries: Entries, new: Sequence[Memory], entries_max: int | None) -> int:
-    """The number of new entries beyond the limit of a memory."""
-    if entries_max is None:
-        return 0
-    return min(len(new), max(0, len(new) + entries.size() - entries_max))
 
 
 def ended_bodies(entries: Entries, contents: Sequence[str], at_ms: int) -> list[Memory]:

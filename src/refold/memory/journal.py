@@ -244,21 +244,15 @@ def changes(journal: Journal) -> Iterator[MemoryChange]:
     """The changes, the newest first. Forgetting an entry takes several events, but counts as one
     change, the last of them."""
     forgotten: set[str] = set()
-    for change in _all_changes(journal):
-        if change.what == "forgotten" and change.entry in forgotten:
-            continue
-        if change.what == "forgotten":
-            forgotten.add(change.entry)
-        yield change
-
-
-def _all_changes(journal: Journal) -> Iterator[MemoryChange]:
-    """The change of every event, the newest first."""
     head = journal.entries().head
     while head > 0:
         first = max(0, head - CHANGES_PAGE_EVENTS)
         for event in reversed(journal.store.read(journal.id, after=first, last=head)):
-            yield _change(journal, event)
+            change = _change(journal, event)
+            if change.what != "forgotten" or change.entry not in forgotten:
+                yield change
+            if change.what == "forgotten":
+                forgotten.add(change.entry)
         head = first
 
 
@@ -287,12 +281,8 @@ def _what(event: Event, body: object) -> What:
         return "reverted"
     if not isinstance(body, Memory):
         return "unknown"
-    if body.state == "forgotten":
-        return "forgotten"
-    if body.state == "rejected":
-        return "rejected"
-    if body.state == "waiting":
-        return "waits"
+    if body.state:
+        return "waits" if body.state == "waiting" else body.state
     if body.closed:
         return "ended"
     return "stored" if body.version == 1 else "changed"

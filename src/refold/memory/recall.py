@@ -85,7 +85,7 @@ def recall(
     seen: set[str] = set()
     for found in finder.found(journal.id, asked):
         # A few more than the limit are needed for rivals, and all that are equal to the last.
-        if len(hits) >= wanted.limit + SPARE and _worth(found) != _equal(hits[-1]):
+        if len(hits) >= wanted.limit + SPARE and _equal((found, None)) != _equal(hits[-1]):
             break
         said = entries.run_at(found.seq)
         run = _valid_run(entries, said, wanted.at_ms)
@@ -228,14 +228,10 @@ def _preferred_first(
     return out
 
 
-def _equal(hit: Hit) -> object:
-    return _worth(hit[0])
-
-
-def _worth(found: Found) -> object:
+def _equal(hit: tuple[Found, object]) -> object:
     """The key of equally good hits: the same words of the query, and about the same rank. The
     cosine is not rounded like that: a sentence that is 0.05 nearer is better."""
-    return found.words, round(found.rank, 1)
+    return hit[0].words, round(hit[0].rank, 1)
 
 
 def _rival(hit: Hit) -> object:

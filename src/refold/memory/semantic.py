@@ -19,8 +19,6 @@ from os import PathLike
 from types import TracebackType
 from typing import Any
 
-from msgspec import Struct
-
 from refold.checked import NUMBER_MAX, checked
 from refold.config import Config
 from refold.core.model import Memory, Trust
@@ -33,13 +31,12 @@ from refold.memory.entry import (
     source_checked,
     tags_checked,
 )
-from refold.memory.erasure import Which, stores_checked, which_checked
+from refold.memory.erasure import Which, stores_checked
 from refold.memory.extraction import Taken
 from refold.memory.inbox import (
     decided,
     ended_bodies,
     taken_bodies,
-    too_many,
     undecided,
     undecided_body,
 )
@@ -212,7 +209,9 @@ class SemanticMemory:
         returns the same, and writes nothing. NotFound if there is no such entry."""
         ids = [id] if isinstance(id, str) else id
         which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
-        which_checked(ids, which)
+        if (ids is None) == (which == Which()):
+            hint = "pass an id, or at least one of tag, before, said_in"
+            raise Invalid("the entries to forget are not clear", hint=hint)
         others = stores_checked(stores)
         with self._lock:
             meant = self._scopes.meant(ids, which, scope)
@@ -239,15 +238,15 @@ class SemanticMemory:
             journal = self._scopes.journal()
             entries, said_in = journal.entries(), self.conversation
             new = taken_bodies(entries, taken, conversation=said_in, waits=waits, new_id=new_id)
-            if left := too_many(entries, new, entries_max):
+            kept = new if entries_max is None else new[: max(0, entries_max - entries.size())]
+            if left := len(new) - len(kept):
                 self._tell("memory-failed", f"{left} were not taken: the memory is full")
-                new = new[: len(new) - left]
             old = ended_bodies(entries, ended, journal.now_ms()) if entries.head else []
-            if new or old:
-                journal.append([*new, *old])
+            if kept or old:
+                journal.append([*kept, *old])
             if upto:
                 self._scopes.finder(journal).keep_note(f"read {said_in}", upto)
-            return len(new)
+            return len(kept)
 
     def _read_upto(self) -> int:
         """The seq up to which this conversation was read for facts; 0 if unknown."""
@@ -443,29 +442,17 @@ def open_memory(
     opened = open_store(store) if isinstance(store, str | PathLike) else store
     return SemanticMemory(
         opened,
-        embedder=settings.embedder,
-        vectors=settings.vectors,
-        threshold=settings.threshold,
         scope=scope,
         owns_store=opened is not store,
         user=(lambda: opened) if is_users else None,
+        **settings,
     )
 
 
-class MemorySettings(Struct, frozen=True, kw_only=True):
-    """The settings of a memory in a project."""
-
-    embedder: Embedder | str | bool | None
-    vectors: str
-    threshold: float | None
-
-
-def settings_of(config: Config, embedder: Embedder | str | bool | None = None) -> MemorySettings:
-    """The settings of a memory. `embedder` takes precedence over the configured one. Invalid for
-    unknown names, Unavailable for an embedder that is not installed."""
+def settings_of(config: Config, embedder: Embedder | str | bool | None = None) -> dict[str, Any]:
+    """The arguments of a memory that settings decide. `embedder` takes precedence over the
+    configured one. Invalid for unknown names, Unavailable for an embedder that is not installed."""
     check_name(config.memory_vectors)
-    return MemorySettings(
-        embedder=by_name(config.memory_embedder) if embedder is None else embedder,
-        vectors=config.memory_vectors,
-        threshold=config.memory_threshold,
-    )
+    chosen = by_name(config.memory_embedder) if embedder is None else embedder
+    vectors, threshold = config.memory_vectors, config.memory_threshold
+    return {"embedder": chosen, "vectors": vectors, "threshold": threshold}

@@ -29,23 +29,19 @@ SHORT_CHARS = 240  # of a message that says little more than a rule
 REQUIREMENT = "requirement"  # the kind of an order in a long message, for its task
 
 # The grammar of a rule: function words of four languages, and no nouns of a trade.
+_EACH = r"(?:every|each|all|any|jede[rsnm]?|alle[rsnm]?|chaque|tou(?:te)?s(?: les)?|cada|tod[oa]s)"
 _SOON = (
     r"\bfrom (?:now|here|today|this point) on(?:wards?)?\b|\bfrom here on out\b"
     r"|\b(?:going|moving) forward\b|^\W*(?:as of|starting|beginning|effective) (?:now|today)\b"
     r"|\bhenceforth\b|\buntil (?:further notice|i say)\b|\bstanding (?:rules?|orders?)\b"
-    r"|\b(?:every|all|any|each) (?:new|future|later) \w+s? (?:gets?|has|have|must|should|needs?)\b"
-    r"|\b(?:get into the|make it a) habit\b|\bwe['’]re (?:now )?standardi[sz]ing\b"
     r"|\bab (?:jetzt|sofort|heute)\b|\bvon (?:jetzt|nun|heute) an\b"
-    r"|\b(?:in zukunft|künftig|fortan|grundsätzlich)\b|\bjede[rsnm]? neue[rsnm]?\b|\balle neuen\b"
-    r"|\b(?:désormais|dorénavant)\b|\bà (?:partir de maintenant|compter d['’]aujourd['’]hui)\b"
-    r"|\bà l['’]avenir\b|\bchaque nouve(?:au|lle)\b"
-    r"|\b(?:(?:a partir de|desde) (?:ahora|hoy)|en adelante)\b|\b(?:cada|tod[oa]) nuev[oa]\b"
+    r"|\b(?:in zukunft|künftig|fortan|grundsätzlich|désormais|dorénavant)\b"
+    r"|\bà (?:partir de maintenant|compter d['’]aujourd['’]hui)\b"
+    r"|\bà l['’]avenir\b|\b(?:(?:a partir de|desde) (?:ahora|hoy)|en adelante)\b"
+    rf"|\b{_EACH} (?:(?:new|future|later) \w+ (?!is|are|was)|neue[rsnm]?\b|nouve\w+|nuev[oa])"
 )
-_ALWAYS = (
-    r"(?:always|(?:do not|don['’]t|only) ever|never|immer|nie(?:mals)?|toujours|jamais|siempre"
-    r"|nunca)"
-)
-_EACH = r"(?:every|each|all|any|jede[rsnm]?|alle[rsnm]?|chaque|tou(?:te)?s(?: les)?|cada|tod[oa]s)"
+_ALWAYS = r"(?:always|(?:do not|don['’]t|only) ever|never|immer|nie(?:mals)?|"
+_ALWAYS += r"toujours|jamais|siempre|nunca)"
 _MUST = (
     r"(?:must|should|shall|needs|ha(?:s|ve) to|muss|müssen|soll(?:en)?|braucht|brauchen|doi(?:t|s)"
     r"|doivent|devez|faut|debe[ns]?|tienen? que)(?! have\b)"
@@ -76,6 +72,7 @@ _NO_MORE = (
     r"(?:no longer|not? [^.,]{0,30}any ?(?:more|longer)|nicht mehr|kein\w* [^.,]{1,30}mehr|ya no"
     r"|n(?:e |['’])\w+ plus)"
 )
+_RATHER = r"(?:instead of|rather than|(?:an)?statt|au lieu de|plutôt que|en (?:vez|lugar) de)"
 _ORDERS = (
     rf"(?:{_LEAD}|[:;—–] |\b(?:must|muss|müssen|faut|doi\w+|debe[ns]?) ){_ALWAYS}\b"
     rf"(?! (?:a|the|{_BE_SO})\b)|(?<!\bas if )(?<!\bals ob )(?<!\bcomme si )"
@@ -85,8 +82,8 @@ _ORDERS = (
     r"|\b(?:for|when) (?:[\w-]+ ){1,6}?[\w-]+, (?:please |you should |i[\w'’ ]+ you to )?"
     rf"(?:{_ALWAYS} )?{_VERBS}\b"
     r"|\b(?:under no circumstances|unter keinen umständen|en aucun cas|bajo ningun\w+ \w+)\b"
-    r"|\b(?:i['’]d like|i want|i need) you to (?:start|begin|use|end|get|change|switch)\b"
-    r"|\bi (?:now )?(?:want|need|expect) (?:all|every|each|your)\b"
+    r"|\bi(?:['’]d)? (?:now )?(?:like|want|need|expect) (?:all|every|each|your"
+    r"|you to (?:start|begin|use|end|get|change|switch))\b"
     r"|\ball [\w ]{1,40}? (?:should|must) (?:start|end|begin|be|use)\b"
 )
 # In a long message these may be about its task; in a short one they are all that it says.
@@ -97,8 +94,7 @@ _SHORT_ORDERS = (
     rf"|{_LEAD}\b[^.;,]{{1,60}}?(?:before|after|vor|nach|avant|après)"
     r" (?:each|every|jede[rsmn]|chaque)\b"
     r"|^\W*(?:please |bitte )?(?:stop \w+ing|no more|keine? [^.]{1,40} mehr|n['’e]\W?\w+ plus)\b"
-    rf"|{_LEAD}(?:{_WE} )?{_USE}\b[^.;]{{1,60}}?(?:, (?:not|never|nicht|nie|pas|no)|instead of"
-    r"|rather than|statt|au lieu de|plutôt que|en (?:vez|lugar) de)\b"
+    rf"|{_LEAD}(?:{_WE} )?{_USE}\b[^.;]{{1,60}}?(?:, (?:not|never|nicht|nie|pas|no)|{_RATHER})\b"
     rf"|{_LEAD}(?:{_WE} )?(?:{_USE}\b.{{0,30}}?{_NO_MORE}|n['’o]\s?{_USE} (?:plus|más))\b"
     r"|^\W*(?:[\w'’-]+ ){0,3}(?:convention|rule|policy|regel|konvention|règle|regla)s?\b"
     r"[^.:?]{0,30}:|^\W*(?:please )?(?:remember(?::| that\b)|merk dir\b|retiens que|recuerda que)"
@@ -163,21 +159,20 @@ def rules_of(entries: Iterable[MemoryEntry]) -> Iterator[Rule]:
     for _, message in groupby(own, lambda one: one.source or one.id):
         new: list[Rule] = []
         for rule in (Rule(text, one) for one in message for text in clauses_in(one)):
-            words = _spoken(rule.clause)
-            topic = _topic(rule.clause)
+            words, topic = _spoken(rule.clause), _topic(rule.clause)
             for change in changes:
-                is_lifting[change] |= _shares(_spoken(change), words)
+                shared = sum(_covers(_spoken(change), frozenset({one})) for one in words)
+                is_lifting[change] |= 2 * shared >= len(words)  # of a rule in other words, too
             is_over = any(_ends(change, rule.clause) for change in changes)
             if not is_over and said.isdisjoint({words, topic} - {frozenset()}):
                 new.append(rule)
         for rule in new:
             said.add(_spoken(rule.clause))
-            if _CHANGES.search(rule.clause):
+            is_change = bool(_CHANGES.search(rule.clause))
+            said.add(_topic(rule.clause, is_set=not is_change))
+            if is_change:
                 changes.append(rule.clause)
                 is_lifting.setdefault(rule.clause, not _LIFTS.search(rule.clause))
-                said.add(_topic(rule.clause))
-            elif _is_set(rule.clause):
-                said.add(_topic(rule.clause))
         rules += new
     return (one for one in rules if is_lifting.get(one.clause, True))
 
@@ -187,18 +182,13 @@ _NUMBER, _DATE = "|".join(NUMBER_WORDS), "|".join(DAYS_AND_MONTHS)
 _SET = rf"{_QUOTED}|(?P<number>\d[\w.,:%-]*|{_NUMBER})|(?:{_DATE})s?"
 # The value at the end of an order, with its unit: "to 15 minutes".
 _FINAL = regex(rf"(?<=\s)(?P<value>(?P<set>{_SET})|\S*[\d_/@.]\w\S*?)(?:\s+[^\W\d_]+)?\W*$")
-_FUNCTION_WORDS = "ist est son von auf bis mit sur por con"
-_LINKS = ATTRIBUTE_STEMS | STOP | frozenset(_FUNCTION_WORDS.split())
+_LINKS = ATTRIBUTE_STEMS | STOP | {"ist", "est", "son", "von", "auf", "bis", "mit", "sur", "por"}
 _MARKS = """
 always never now forward going moving every all please want like need start starting ensure make
 sure additionally also should must prefix suffix names name naming
 """
 _MARK_STEMS = frozenset(map(stem, _MARKS.split()))
-_INSTEAD = regex(
-    r"\b(?:instead of|(?:an)?statt|au lieu de|en (?:lugar|vez) de|rather than"
-    r"|plutôt que)\b",
-    re.IGNORECASE,
-)
+_INSTEAD = regex(rf"\b{_RATHER}\b", re.IGNORECASE)
 _NOT = regex(r"\b(?:never|not?|nie(?:mals)?|nicht|kein\w*|ne|jamais|pas|nunca)\b|n['’]t\b", re.I)
 _CHANGES = regex(f"{_SOON}|{_INSTEAD.pattern}|{_LIFTS.pattern}", re.IGNORECASE)
 _TOLD = regex(rf"\b(?:{_MAY}|{_WE} {_MUST})\b", re.IGNORECASE)  # "you may", "du sollst"
@@ -209,25 +199,20 @@ _FRAME = regex(
 ALIKE_CHARS, ENDING_CHARS = 4, 2  # of two forms of one verb: pushe, pushen
 
 
-def _topic(clause: str) -> frozenset[str]:
+def _topic(clause: str, *, is_set: bool = False) -> frozenset[str]:
     """The words of an order without the value at its end, empty if it has none: of two orders with
     one topic, the later sets another value. A number behind a noun names a thing, as in "crane 5",
-    and what is forbidden stays so: neither is a value."""
+    and what is forbidden stays so: neither is a value. With `is_set`, only for a number, a day or a
+    literal."""
     text = _FRAME.sub(" ", clause.casefold())
     found = _FINAL.search(text)
-    if found is None or _NOT.search(clause):
+    if found is None or _NOT.search(clause) or (is_set and not found["set"]):
         return frozenset()
     before = split(text[: found.start()])[-1:]
     is_name = before and found["number"] and len(before[0]) > 2 and stem(before[0]) not in _LINKS
     if not before or is_name:
         return frozenset()
     return _spoken(f"{text[: found.start()]} . {text[found.end('value') :]}") | {"#"}
-
-
-def _is_set(clause: str) -> bool:
-    """Whether the value at the end of an order is a number, a day or a literal."""
-    found = _FINAL.search(_FRAME.sub(" ", clause.casefold()))
-    return bool(found and found["set"])
 
 
 def _ends(change: str, earlier: str) -> bool:
@@ -247,11 +232,6 @@ def _spoken(clause: str) -> frozenset[str]:
     """The words of a clause with its values, without those that make it a rule."""
     words = split(_FRAME.sub(" . ", clause).casefold())
     return frozenset(stem(word) for word in words if word not in STOP) - _MARK_STEMS
-
-
-def _shares(words: frozenset[str], those: frozenset[str]) -> bool:
-    """Whether at least half of those words are among the words."""
-    return 2 * sum(_covers(words, frozenset({one})) for one in those) >= len(those)
 
 
 def _covers(words: frozenset[str], those: frozenset[str]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from refold import decoding
 from refold.checked import quoted
@@ -41,8 +42,14 @@ class Head(Struct, frozen=True, kw_only=True):
     scope: str = "project"
 
 
-class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One version of an entry. Times are milliseconds; 0 for an unknown end."""
+TIMES = {"valid_from_ms": "from_ms", "valid_until_ms": "until_ms"}
+
+
+class Line(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename=TIMES
+):
+    """One version of an entry, with the fields of `Memory`. Times are milliseconds; 0 for an
+    unknown end."""
 
     entry: str
     version: int = 1
@@ -51,8 +58,8 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     metadata: dict[str, Any] = field(default_factory=dict)
     trust: Trust = "user"
     source: tuple[str, int] | None = None
-    from_ms: int = 0
-    until_ms: int = 0
+    valid_from_ms: int = 0
+    valid_until_ms: int = 0
     closed: bool = False
     state: Literal["", "waiting"] = ""
     replaces: tuple[str, ...] = ()
@@ -78,24 +85,9 @@ def exported(journal: Journal) -> Iterator[bytes]:
     for event in journal.events() if entries.head else ():
         body = None if event.erased or event.seq in journal.off else decode(event)
         if isinstance(body, Memory) and body.state in ("", "waiting") and entries.has(body.entry):
-            yield _encoded(_line(body, event.at_ms))
-
-
-def _line(body: Memory, at_ms: int) -> Line:
-    return Line(
-        entry=body.entry,
-        version=body.version,
-        content=body.content,
-        tags=body.tags,
-        metadata=body.metadata,
-        trust=body.trust,
-        source=body.source,
-        from_ms=body.valid_from_ms or at_ms,
-        until_ms=body.valid_until_ms,
-        closed=body.closed,
-        state="waiting" if body.state == "waiting" else "",
-        replaces=body.replaces,
-    )
+            fields = {name: getattr(body, name) for name in Line.__struct_fields__}
+            from_ms = body.valid_from_ms or event.at_ms
+            yield _encoded(Line(**fields | {"valid_from_ms": from_ms}))
 
 
 def _encoded(value: Struct) -> bytes:
@@ -153,9 +145,9 @@ def _fault(line: Line) -> str:
         return "a name is empty, too long, or cannot be shown"
     if not 1 <= line.version < VERSIONS_MAX:
         return f"version {line.version}"
-    times = (line.from_ms, line.until_ms)
+    times = (line.valid_from_ms, line.valid_until_ms)
     if not all(0 <= moment <= HAPPENED_MS_MAX for moment in times):
-        return f"a time out of range: {line.from_ms}, {line.until_ms}"
+        return f"a time out of range: {times[0]}, {times[1]}"
     if len(line.replaces) > REPLACED_MAX:
         return f"it replaces {len(line.replaces):,} entries"
     if line.source and not 1 <= line.source[1] < 1 << 53:
@@ -213,16 +205,10 @@ def _ended(journal: Journal, ids: set[str]) -> int:
 def _body(line: Line, entry: str, *, accepted: bool, meant: Mapping[str, str]) -> Memory:
     is_trusted = accepted and line.trust in ("user", "model")
     return Memory(
-        entry=entry,
-        version=line.version,
-        content=line.content,
-        tags=line.tags,
-        metadata=line.metadata,
-        trust=line.trust if is_trusted else "import",
-        source=line.source,
-        valid_from_ms=line.from_ms,
-        valid_until_ms=line.until_ms,
-        closed=line.closed,
-        state=line.state,
-        replaces=tuple(meant[id] for id in line.replaces if meant.get(id)),
+        **asdict(line)
+        | {
+            "entry": entry,
+            "trust": line.trust if is_trusted else "import",
+            "replaces": tuple(meant[id] for id in line.replaces if meant.get(id)),
+        }
     )

@@ -73,15 +73,12 @@ def memory_of(
     else:
         store = session.open_store(project_store(Path(project)), creates=True)
     # The same settings as an agent's: otherwise the two would replace each other's vectors.
-    settings = settings_of(session.config)
     memory = SemanticMemory(
         store,
-        embedder=settings.embedder,
-        vectors=settings.vectors,
-        threshold=settings.threshold,
         scope=scope or "project",
         user=lambda: session.open_store(user_store(), creates=True),
         tell=lambda name, reason: session.screen.note(reason) if session.screen else None,
+        **settings_of(session.config),
     )
     try:
         yield memory

@@ -52,7 +52,7 @@ def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
     path = commands.parsed(change.path)
     if change.new_path:
         return _rename_back(tree, change, path, commands.parsed(change.new_path))
-    for folder in _folders_of(change):
+    for folder in change.folders:
         if tree.kind_or_absent(commands.parsed(folder)) not in ("absent", "folder"):
             raise Conflict(f"{folder} exists as a file", hint="rename it, then undo again")
     back = [
@@ -66,16 +66,9 @@ def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
     undone = tree.record("undo", path, *back, undoes=change.seq)
     for file in back:
         tree.write_file(staging, commands.parsed(file.path), contents.get(file.path))
-    for folder in _folders_of(change):
+    for folder in change.folders:
         tree.make_folder(commands.parsed(folder))
     return undone
-
-
-def _folders_of(change: FileChange) -> tuple[str, ...]:
-    """The empty folders removed by a deletion. Older versions of refold recorded an empty folder as
-    a deletion without files."""
-    is_bare = change.command == "delete" and not change.files
-    return change.folders or ((change.path,) if is_bare else ())
 
 
 def _rename_back(tree: Tree, change: FileChange, old: MemoryPath, new: MemoryPath) -> FileChange:
