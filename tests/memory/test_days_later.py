@@ -159,6 +159,19 @@ def test_a_fact_is_found_however_long_the_request_is(url, words):
     assert "quarter of an hour" in page and "Lunch" not in page
 
 
+@pytest.mark.parametrize(("kind", "other"), [("crane", "bay"), ("Kran", "Tor"), ("grue", "quai")])
+def test_the_page_has_the_thing_that_was_asked_for_and_no_other_of_its_kind(url, kind, other):
+    with refold.open_memory(store=url, embedder=False) as memory:
+        for number in range(1, 13):
+            for day, name in enumerate((kind, other), start=1):
+                memory.store(f"{name} {number}: code {100 * day + number}", at=f"2026-01-0{day}")
+            memory.store(f"{kind} {number}: code {900 + number}", at=f"2026-02-{number:02}")
+    page = first_page(url, f"Code {kind} 5?")
+    assert re.findall(r"- (\w+ \d+): code (\d+)", page) == [(f"{kind} 5", "905")]
+    page = first_page(url, f"Code {kind} 5 and {kind} 7?")
+    assert {"905", "907"} <= set(re.findall(r": code (\d+)", page))
+
+
 GUIDE = Path(refold.__file__).parents[2] / "docs" / "guides" / "memory.md"
 
 

@@ -380,3 +380,32 @@ def test_a_fact_that_rules_take_as_well_replaces_when_a_person_says_so(tmp_path)
         memory.accept(waiting.id)
         assert contents(memory.list()) == {RABBIT}
         assert memory.take(facts, waits=False) == 0  # what is replaced already is not asked again
+
+
+# --- findings of an agent ---
+
+
+@pytest.mark.parametrize(
+    ("finding", "answer", "is_taken"),
+    [
+        ("Root cause: the {} drifts in the cold.", "Yes, exactly.", True),
+        ("The {} is slow because it reads every row.", "Right. Fix it.", True),
+        ("Die {} ist langsam, weil sie alles liest.", "Genau, mach das.", True),
+        ("La {} est lente parce que tout est lu.", "Oui, c'est ça.", True),
+        ("El {} es lento porque lee todo.", "Correcto.", True),
+        ("Root cause: the {} drifts in the cold.", "Yes, but only on Mondays.", False),
+        ("Root cause: the {} drifts in the cold.", "No, look again.", False),
+        ("Is the {} slow because it reads every row?", "Yes.", False),
+        ("I read the {} and ran the tests.", "Yes.", False),
+    ],
+)
+def test_a_finding_counts_if_the_user_agrees_and_with_lower_trust(finding, answer, is_taken):
+    for number, thing in enumerate(("scale", "pump", "gateway"), start=1):
+        said = finding.format(thing)
+        talk = [("user", "Look."), ("assistant", f"I looked. {said}"), ("user", answer)]
+        messages = [
+            (number + at, Message(role=role, blocks=(Text(text),)))
+            for at, (role, text) in enumerate(talk)
+        ]
+        found = [(one.content, one.kind, one.seq, one.trust) for one in taken_from(messages, 0.0)]
+        assert ((said, "finding", number + 1, "model") in found) == is_taken

@@ -84,6 +84,18 @@ _ASSISTANT_DECISION = regex(
     re.IGNORECASE,
 )
 # A sentence without any of these cannot match, so most need no further check.
+# An answer that agrees and adds no "but", and a sentence that names a cause; in four languages.
+_AGREES = regex(
+    r"\W*(?:yes|yep|right|correct|exactly|agreed|that['’]s (?:it|right|correct)|ja|genau|stimmt"
+    r"|richtig|oui|exact\w*|c['’]est (?:ça|juste)|sí|correcto)\b"
+    r"(?!.{0,80}\b(?:but|aber|mais|pero)\b)",
+    re.IGNORECASE,
+)
+_CAUSE = regex(
+    r"\b(?:because|due to|caused by|root cause|the (?:cause|reason|culprit) (?:is|was)|weil"
+    r"|ursache|lieg(?:t|en) (?:an|daran)|parce que|la cause|à cause d|porque|la causa)\b",
+    re.IGNORECASE,
+)
 _USER_HINTS: tuple[str, ...] = (
     "must", "never", "always", "make sure", "should not", "shouldn't", "only use", "not allowed",
     "forbidden", "without ", "port ", "keep ", "do not ", "don't ", "important", "rule", "note",
@@ -201,6 +213,12 @@ def marked(text: str, *, by_user: bool) -> list[Marked]:
         elif decision.search(beginning):
             binding[Marked("decision", sentence)] = None
     return list(binding)
+
+
+def confirmed(text: str, answer: str) -> list[str]:
+    """The findings of an agent, sentences that name a cause, that a user's answer agrees with."""
+    found = sentences(text) if _AGREES.match(answer) else []
+    return [one for one in found if _CAUSE.search(one) and not one.endswith("?")]
 
 
 def binds(sentence: str) -> bool:

@@ -2,11 +2,12 @@
 places, values, to-dos, and events in somebody's life.
 
 Only the words of people and models are read, never a tool's; the assistant's own count only where
-they bind, and of a user's only what was typed (`ledger.typed_words`). A user's message with a
-standing rule is one fact, whole; a long message is several, one per paragraph with a rule; other
-text is taken sentence by sentence. Text with a secret, questions and greetings are left out. Events
-may fill only a share of the talk, the most informative first. Neighbours: `ledger.sentences` finds
-binding sentences, `standing_rules` rules for all later work, `semantic` stores the facts.
+they bind, or name a cause that the user's answer confirms, and of a user's only what was typed
+(`ledger.typed_words`). A user's message with a standing rule is one fact, whole; a long message is
+several, one per paragraph with a rule; other text is taken sentence by sentence. Text with a
+secret, questions and greetings are left out. Events may fill only a share of the talk, the most
+informative first. Neighbours: `ledger.sentences` finds binding sentences, `standing_rules` rules
+for all later work, `semantic` stores the facts.
 """
 
 from __future__ import annotations
@@ -18,21 +19,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Message, Trust, shows_memories
-from refold.ledger.sentences import marked, own_text, sentences
+from refold.ledger.sentences import confirmed, marked, own_text, sentences
 from refold.ledger.typed_words import PARAGRAPHS, typed, unquoted
 from refold.memory.claim import DAYS_AND_MONTHS, claim_of
 from refold.memory.standing_rules import REQUIREMENT, SHORT_CHARS, clauses_of, is_standing
 from refold.patterns import regex
 from refold.redaction import redacted
 
-SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 400
-# Text of a length up to this, and above `SHORT_CHARS`, is taken whole if it has a rule.
-WHOLE_CHARS_MAX = 1_800
+# Text of more than `SHORT_CHARS` and at most `WHOLE_CHARS_MAX` is taken whole if it has a rule.
+SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX, WHOLE_CHARS_MAX = 8, 400, 1_800
 MESSAGE_MAX = 12  # sentences of one message; a longer one is a document
 EVENTS_SHARE = 0.2  # of the characters of the talk
 EVENT = "event"
-EVENT_MIN = 1.5  # least worth of a sentence that is nothing but an event
-WORDS_MIN = 5
+EVENT_MIN, WORDS_MIN = 1.5, 5  # least worth and words of a sentence that is nothing but an event
 
 
 class Taken(Struct, frozen=True):
@@ -50,15 +49,18 @@ def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SH
     """The sentences of these messages worth remembering, without duplicates, in order. Events get
     at most this share of the text."""
     found: dict[str, Taken] = {}
-    said = 0
+    said, before = 0, (0, "")
     for seq, message in messages:
         if message.role not in ("user", "assistant") or shows_memories(message):
             continue
-        text, uncertain = own_text(message), ""
-        if message.role == "user":
+        by_user, text, uncertain = message.role == "user", own_text(message), ""
+        if by_user:
             text, uncertain = typed(text, is_standing)
         said += len(text)
-        taken = list(_taken(seq, message.role == "user", text))[:MESSAGE_MAX]
+        findings = confirmed(before[1], text) if by_user else ()
+        taken = [Taken(one, before[0], "model", "finding") for one in findings if may_be_kept(one)]
+        taken += list(_taken(seq, by_user, text))[:MESSAGE_MAX]
+        before = (0, "") if by_user else (seq, text)
         maybe = list(_taken(seq, True, uncertain))[: MESSAGE_MAX - len(taken)]
         # Facts of tools wait in the inbox: a person says whether an uncertain rule is theirs.
         taken += [

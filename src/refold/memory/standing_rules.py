@@ -24,8 +24,7 @@ from refold.memory.entry import MemoryEntry
 from refold.patterns import regex
 from refold.search.words import STOP
 
-CLAUSE_CHARS_MAX = 700
-SHORT_CHARS = 240  # of a message that says little more than a rule
+CLAUSE_CHARS_MAX, SHORT_CHARS = 700, 240  # the latter of a message that says little but a rule
 REQUIREMENT = "requirement"  # the kind of an order in a long message, for its task
 
 # The grammar of a rule: function words of four languages, and no nouns of a trade.
