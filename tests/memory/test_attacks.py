@@ -170,6 +170,22 @@ def test_an_import_that_remembers_takes_the_users_own_words_and_no_result(tmp_pa
     assert accepted == ["From now on, use metres."]
 
 
+def test_an_import_of_a_folder_takes_no_rules_of_another_project(tmp_path: Path) -> None:
+    """What was found and not named waits, unless it was held here."""
+    here = str(Path.cwd())
+    for name, folder in (("own", here), ("below", f"{here}/src"), ("other", "/work/shop")):
+        line = line_of_claude("user", f"From now on, use {name} metres.", 0)
+        line = line.replace("/work/shop", folder).replace('"s1"', f'"{name}"')
+        (tmp_path / f"{name}.jsonl").write_text(line + "\n")
+    url = f"sqlite:{tmp_path}/a.db"
+    done = run("import", str(tmp_path), "--remember", "--store", url)
+    assert done.exit_code == 0, done.output
+    with refold.open_memory(store=url, embedder=False) as memory:
+        kept = {entry.content for entry in memory.list() if not entry.waits}
+        assert kept == {"From now on, use own metres.", "From now on, use below metres."}
+        assert [entry.content for entry in memory.inbox()] == ["From now on, use other metres."]
+
+
 # --- pasted text ---
 
 RULE = "From now on, every invoice has a number."

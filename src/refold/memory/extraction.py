@@ -29,8 +29,7 @@ from refold.redaction import redacted
 # Text of more than `SHORT_CHARS` and at most `WHOLE_CHARS_MAX` is taken whole if it has a rule.
 SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX, WHOLE_CHARS_MAX = 8, 400, 1_800
 MESSAGE_MAX = 12  # sentences of one message; a longer one is a document
-EVENTS_SHARE = 0.2  # of the characters of the talk
-EVENT = "event"
+EVENT, EVENTS_SHARE = "event", 0.2  # of the characters of the talk
 EVENT_MIN, WORDS_MIN = 1.5, 5  # least worth and words of a sentence that is nothing but an event
 
 

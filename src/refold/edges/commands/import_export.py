@@ -8,6 +8,7 @@ or a file, and escaped on a terminal. `export --to` copies into another store. N
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -23,7 +24,7 @@ from msgspec.structs import replace
 from refold.conversations.copier import Copied, CopyProgress, copy
 from refold.conversations.exporter import chunks_of, export_file, format_of
 from refold.conversations.importer import DOCUMENT_BYTES_MAX
-from refold.conversations.listing import FOLDER, PROGRAMS, meta_of
+from refold.conversations.listing import FOLDER, PROGRAMS, is_below, meta_of
 from refold.conversations.scanner import scan
 from refold.display import number, one_line
 from refold.edges.commands.command import (
@@ -73,7 +74,10 @@ ID = Meta(
 SCAN = Meta(description="Find the sessions of agents on this machine, and ask.")
 LIST = Meta(description="List the formats that can be read.")
 BRANCHES = Meta(description="Make each abandoned branch of a session a fork of its own.")
-REMEMBER = Meta(description="Of sessions: remember what the user settled, without the inbox.")
+REMEMBER = Meta(
+    description="Of sessions: remember what the user settled, without the inbox. "
+    "Of those found in folders, only of this project."
+)
 ACCEPT = Meta(description="Of a memory: you vouch for the file, so nothing waits in the inbox.")
 
 
@@ -107,7 +111,7 @@ def import_(
         return Imported(sources=tuple(sources))
     if id is not None:
         open_id_checked(id)
-    read = partial(_one, session, branches=branches, remember=remember)
+    read = partial(_one, session, branches=branches, remember=remember, named=files)
     if scan:
         return _scanned(session, read, yes=yes)
     if not files:
@@ -129,7 +133,7 @@ def import_(
                 session, file=str(file), scope=scope, accept=accept, project=project
             )
             return replace(done, file=name)
-        return _result(session, [replace(read(file, id=id), file=name)], {})
+        return _result(session, [replace(read(file, id=id, named=(str(file),)), file=name)], {})
 
 
 def _is_memory(file: Path) -> bool:
@@ -263,6 +267,7 @@ def _one(
     *,
     branches: bool,
     remember: bool = False,
+    named: Sequence[str] = (),
     id: str | None = None,
 ) -> Report:
     with session.progress(path.name) as shown:
@@ -276,22 +281,28 @@ def _one(
             session.target, session.config, path, branches=branches, id=id, advance=advance
         )
     if remember:
-        _remember(session, {one.conversation for one in report.sessions})
+        is_named = str(path) in named
+        for one in report.sessions:
+            _remember(session, one.conversation, is_named=is_named)
     return report
 
 
-def _remember(session: Session, ids: set[str]) -> None:
-    """Remembers what the user settled in these conversations: the person at the keyboard vouches
-    for their own words, and for nothing that an agent or a tool said."""
+def _remember(session: Session, id: str, *, is_named: bool) -> None:
+    """Remembers what the user settled in a conversation: the person at the keyboard vouches for
+    their own words, and for nothing that an agent or a tool said. If the file was only found, not
+    named, and the conversation was held in another project, its rules wait in the inbox."""
     from refold.edges.commands.memory import memory_of
     from refold.engine.context import Context
 
     config = replace(session.config, memory_extract="ask")
-    for id in ids:
-        Context(session.target, id, config=config).close()
+    Context(session.target, id, config=config).close()
+    meta = meta_of(session.target, session.target.conversation(id)).metadata or {}
+    folder, here = str(meta.get(FOLDER) or ""), os.getcwd()
+    if folder and not (is_named or is_below(folder, here) or is_below(here, folder)):
+        return
     with memory_of(session, creates=True) as memory:
         for entry in memory.inbox():
-            if entry.trust == "user" and entry.source and entry.source[0] in ids:
+            if entry.trust == "user" and entry.source and entry.source[0] == id:
                 memory.accept(entry.id)
 
 
