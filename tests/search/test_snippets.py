@@ -43,6 +43,17 @@ def test_the_part_with_most_of_the_query_is_shown():
     assert marks == ["token", "expired"]
 
 
+@given(st.integers(0, 30), st.integers(0, 30), st.sampled_from([SNIPPET_CHARS, USER_CHARS]))
+def test_what_a_text_repeats_does_not_hide_where_its_terms_meet(before, after, chars):
+    """The point follows the terms, so it is in the snippet with them."""
+    often = "The importer reads every row of the sheet and writes the ledger. "
+    point = "The pump report of the importer goes to Petra. "
+    text = often * before + point + often * after
+    query = words.query_of("pump report importer ledger", INDEX.stems)
+    wanted = wanted_of(query, INDEX.tokens)
+    assert point.strip() in snippet_of(text, wanted, INDEX.tokens, chars)[0]
+
+
 def test_forms_names_and_signs_are_marked_as_they_stand():
     assert shown("He was running", "run")[1] == ["running"]
     assert shown("call updateScore() now", "score")[1] == ["updateScore"]

@@ -30,11 +30,8 @@ SPARE, RIVALS_SHOWN = 60, 3
 VALUE_RARITY = 10  # a value is in at most one of ten sentences
 # The first hits with a search for successors, and hits that may be some, besides announced changes.
 SUCCEEDED, SUCCESSORS_AMONG = 3, 20
-DAY_MS, WEEK_MS, USES_MAX = (
-    86_400_000,
-    7 * 86_400_000,
-    8,
-)  # a use makes an entry younger by a week, at most by eight
+DAY_MS = 86_400_000
+USES_MAX, WEEK_MS = 8, 7 * DAY_MS  # a use makes an entry younger by a week, at most by eight
 
 
 Hit = tuple[Found, MemoryEntry]

@@ -1,11 +1,11 @@
 """Search filters and hits: the snippet of a hit with its matches, and its visibility on the page.
 
-A snippet is the part of a text with the most terms of the query. A short message is shown whole,
-and most of a user's are short: people say what matters in a few sentences. Terms are compared as in
-the index, by the tokenizer's stems; names also part by part, and Chinese, Japanese and Korean
-character by character. Long text is truncated first. Visibility comes from a bookmark and the few
-events after it; it is unknown if finding out would take reading all of a long log. Neighbours:
-`words` makes the query, `searcher` asks.
+A snippet is the part of a text with the most terms of the query, closest together. A short message
+is shown whole, and most of a user's are short: people say what matters in a few sentences. Terms
+are compared as in the index, by the tokenizer's stems; names also part by part, and Chinese,
+Japanese and Korean character by character. Long text is truncated first. Visibility comes from a
+bookmark and the few events after it; it is unknown if finding out would take reading all of a long
+log. Neighbours: `words` makes the query, `searcher` asks.
 """
 
 from __future__ import annotations
@@ -116,14 +116,18 @@ def _characters(text: str) -> Callable[[int], int]:
 
 
 def _best_start(places: list[Place], chars: int) -> int:
-    """The start of the first window with the most different terms."""
-    if places and places[-1][0] < places[0][0] + chars:
+    """The start of the part with the most different terms; of several, of the one where they are
+    closest together: what a long text repeats says less than where its terms meet."""
+    room = chars - 2 * LEAD_CHARS if chars > 4 * LEAD_CHARS else chars // 2
+    if places and places[-1][1] <= places[0][0] + room:
         return places[0][0]
-    best, best_start = 0, 0
+    best, best_start = (0, 0), 0
     for index, (start, _, _) in enumerate(places):
-        window = places[index : index + MARKS_MAX]
-        terms = [term for first, _, term in window if first < start + chars]
-        worth = 8 * len(set(terms)) + len(terms)
+        there: dict[str, int] = {}
+        for _, end, term in places[index : index + MARKS_MAX]:
+            if end <= start + room:
+                there.setdefault(term, end)
+        worth = len(there), start - max(there.values(), default=start)
         if worth > best:
             best, best_start = worth, start
     return best_start
