@@ -100,6 +100,7 @@ SHAPES = (
     "A {} must never show a {}.", "Jede {} muss ein {} haben.", "Vor jedem {} prüfst du {}.", "Verwende {} statt {}.",
     "Keine {} im {} mehr.", "Unsere Regel: kein {} ohne {}.", "Von jetzt an gilt {} als {}.", "Chaque {} doit avoir un {}.",
     "Avant chaque {}, vérifie le {}.", "Utilise {} plutôt que {}.", "Il ne faut jamais mêler {} et {}.", "Cada {} debe tener un {}.",
+    "I prefer {} to {}.", "We decided to drop {} for {}.", "Je préfère {} à {}.",
     "Antes de cada {}, mira el {}.", "Desde hoy el {} es un {}.",
 )  # fmt: skip
 TELLING = (

@@ -83,13 +83,14 @@ def _taken(seq: int, by_user: bool, text: str, *, is_part: bool = False) -> Iter
         return
     binding = {one.sentence: one.kind for one in marked(text, by_user=by_user)}
     for sentence in sentences(text) if by_user else binding:
-        is_rule = by_user and is_standing(sentence, is_short=not (is_long or is_part))
-        bound = "constraint" if is_rule else binding.get(sentence, "")
-        if by_user and bound and unquoted(sentence) != sentence and not is_rule:
+        is_firm = by_user and is_standing(sentence, is_short=False)
+        bound = "constraint" if is_firm else binding.get(sentence, "")
+        if by_user and bound and unquoted(sentence) != sentence and not is_firm:
             bound = next((one.kind for one in marked(unquoted(sentence), by_user=True)), "")
         kind = kind_of(unquoted(sentence), bound, by_user=by_user)
-        if kind == "constraint" and by_user and not is_rule and (is_long or is_part):
-            kind = REQUIREMENT
+        if by_user and not is_firm and is_standing(sentence):
+            kind = kind if kind in ("decision", "preference") else "constraint"
+            kind = REQUIREMENT if is_long or is_part else kind
         if kind and may_be_kept(sentence):
             yield Taken(sentence.strip(), seq, trust, kind)
 

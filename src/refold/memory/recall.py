@@ -26,8 +26,7 @@ from refold.memory.ranking import Finder, Fitness, Found, IndexQuery
 from refold.memory.succession import Likeness, Succession, stems_of, telling_words
 from refold.patterns import regex
 
-SPARE, RIVALS_SHOWN = 60, 3
-VALUE_RARITY = 10  # a value is in at most one of ten sentences
+SPARE, RIVALS_SHOWN, VALUE_RARITY = 60, 3, 10  # a value is in at most one of ten sentences
 # The first hits with a search for successors, and hits that may be some, besides announced changes.
 SUCCEEDED, SUCCESSORS_AMONG = 3, 20
 DAY_MS = 86_400_000

@@ -42,8 +42,8 @@ _SOON = (
 _ALWAYS = r"(?:always|(?:do not|don['’]t|only) ever|never|immer|nie(?:mals)?|"
 _ALWAYS += r"toujours|jamais|siempre|nunca)"
 _MUST = (
-    r"(?:must|should|shall|needs|ha(?:s|ve) to|muss|müssen|soll(?:en)?|braucht|brauchen|doi(?:t|s)"
-    r"|doivent|devez|faut|debe[ns]?|tienen? que)(?! have\b)"
+    r"(?:must|should(?! have\b)|shall|needs|ha(?:s|ve) to|muss|müssen|soll(?:en)?|brauch(?:t|en)"
+    r"|doi(?:t|s|vent)|devez|faut|debe[ns]?|tienen? que)"
 )
 _BE_SO = (
     r"(?:are|is|was|were|be|been|had|has|have|he|can|could|may|might|got|did|does|habe[nt]?|hat"
@@ -97,6 +97,8 @@ _SHORT_ORDERS = (
     rf"|{_LEAD}(?:{_WE} )?(?:{_USE}\b.{{0,30}}?{_NO_MORE}|n['’o]\s?{_USE} (?:plus|más))\b"
     r"|^\W*(?:[\w'’-]+ ){0,3}(?:convention|rule|policy|regel|konvention|règle|regla)s?\b"
     r"[^.:?]{0,30}:|^\W*(?:please )?(?:remember(?::| that\b)|merk dir\b|retiens que|recuerda que)"
+    r"|^\W*(?:(?:i|we|ich|je|nous) (?:\w+ly )?(?:prefer|dislike|hate|bevorzuge|préf\w+)|prefiero)"
+    rf" (?!{_TELLS}\b|option)|\b(?:we|wir|nous|on|hemos)\b.{{0,20}} (?:decided|beschloss|décid)"
 )
 # What takes an order back: "you no longer need to", "you may deploy on Fridays again".
 _AGAIN = r"\b(?:again|wieder|de nouveau|de nuevo|otra vez)\b"
