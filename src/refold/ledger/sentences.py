@@ -83,7 +83,6 @@ _ASSISTANT_DECISION = regex(
     r"|\bi(?:['’]ll| will) (?:use|go with) [^.]{1,80}? (?:instead|because|rather)\b",
     re.IGNORECASE,
 )
-# A sentence without any of these cannot match, so most need no further check.
 # An answer that agrees and adds no "but", and a sentence that names a cause; in four languages.
 _AGREES = regex(
     r"\W*(?:yes|yep|right|correct|exactly|agreed|that['’]s (?:it|right|correct)|ja|genau|stimmt"
@@ -96,6 +95,7 @@ _CAUSE = regex(
     r"|ursache|lieg(?:t|en) (?:an|daran)|parce que|la cause|à cause d|porque|la causa)\b",
     re.IGNORECASE,
 )
+# A sentence without any of these cannot match, so most need no further check.
 _USER_HINTS: tuple[str, ...] = (
     "must", "never", "always", "make sure", "should not", "shouldn't", "only use", "not allowed",
     "forbidden", "without ", "port ", "keep ", "do not ", "don't ", "important", "rule", "note",
