@@ -182,6 +182,36 @@ def test_a_planted_view_or_trigger_never_acts(
         assert run("memory", "list").exit_code == 0
 
 
+# A clone can bring these in few bytes: they are packed.
+LARGE = (
+    ("conversations", "title", "printf('%.*c', {0}, 'x')"),
+    ("conversations", "parent_chain", "zeroblob({0})"),
+    *(("events", name, "zeroblob({0})") for name in ("body", "salt", "digest", "chain")),
+    *(("events", f'"{name}"', "printf('%.*c', {0}, 'x')") for name in ("id", "by", "kind")),
+    ("bookmarks", "bookmark", "zeroblob({0})"),
+)
+
+
+@pytest.mark.parametrize(("table", "column", "value"), LARGE)
+def test_a_planted_value_that_is_too_large_is_damage_and_never_read(
+    table: str, column: str, value: str, project: Path
+) -> None:
+    talk = filled(project)
+    path = project / ".refold" / "refold.db"
+    with closing(apsw.Connection(str(path))) as connection:
+        one = (
+            f"UPDATE {table} SET {column} = {value} WHERE rowid = (SELECT min(rowid) FROM {table})"
+        )
+        connection.execute(one.format(sqlite_file.VALUE_BYTES_MAX + 1)).fetchall()
+    for words in (
+        ("list",), ("show", "one"), ("show", "two"), ("search", "hello"), ("verify",),
+        ("export", "one", "-"), ("import", str(talk), "--id", "three"),
+    ):  # fmt: skip
+        done = run(*words)
+        assert done.exit_code in (0, OUTCOMES[Corrupt.code][1]), (words, done.output)
+        assert len(done.output) < 100_000, words
+
+
 # --- journals that somebody else has left ---
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")

@@ -6,11 +6,14 @@ from __future__ import annotations
 import fcntl
 import multiprocessing
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import refold
+from refold.core.codec import EVENT_BYTES_MAX, ZERO, seal
+from refold.core.ids import uuid7
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.log.log import Log
 from refold.stores import open_store
@@ -166,3 +169,20 @@ def test_nothing_strange_in_the_place_of_an_index_is_followed(
     assert [hit.seq for hit in context.search("run")] == [context.view.slots[0].seq]
     elsewhere = tmp_path / "elsewhere"
     assert not elsewhere.exists() or elsewhere.read_bytes() == b""
+
+
+@pytest.mark.parametrize("scheme", ["memory", "sqlite", "files"])
+def test_an_event_over_the_limit_is_refused(scheme: str, tmp_path: Path) -> None:
+    url = "memory:" if scheme == "memory" else url_of(scheme, tmp_path)
+    with closing(open_store(url)) as store:
+        for size, is_refused in ((EVENT_BYTES_MAX + 1, True), (EVENT_BYTES_MAX, False)):
+            event = seal(
+                ZERO, 1, id=uuid7(1, bytes(10)), at_ms=1, by="x", kind="new",
+                body=b'"' + b"a" * (size - 2) + b'"', salt=b"s",
+            )  # fmt: skip
+            if is_refused:
+                with pytest.raises(Invalid, match="over the limit"):
+                    store.append("one", [event], expect=0)
+            else:
+                store.append("one", [event], expect=0)
+        assert store.head("one") == 1

@@ -133,7 +133,7 @@ def decode(event: Event) -> Body | None:
         except msgspec.ValidationError:
             # If a newer version wrote it, the part known to this version is used.
             known = known_part(event.kind, msgspec.json.decode(event.body))
-            return None if known is None else body_of(event.kind, msgspec.json.encode(known))
+            return None if known is None else decoding.convert(known, _TYPES[event.kind])
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         what = f"event {event.seq} is not a {event.kind}: {error}"
         raise Corrupt(what, hint=REPAIR) from error

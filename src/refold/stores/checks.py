@@ -41,8 +41,8 @@ def checked_store(store: type[S]) -> type[S]:
 def check_append(
     conversation: str, events: Sequence[Event], expect: int, *, known: bool = False
 ) -> None:
-    """Raises Invalid unless the events follow head `expect` without a gap. The id of a `known`
-    conversation was checked before."""
+    """Raises Invalid unless the events follow head `expect` without a gap, none over its limit. The
+    id of a `known` conversation was checked before."""
     if not known:
         ids.conversation_checked(conversation)
     if not 0 <= expect <= SEQ_MAX - len(events):
@@ -52,6 +52,9 @@ def check_append(
         if event.seq != seq:
             message = f"event {event.seq} is in the place of {seq}"
             raise Invalid(message, hint="number events from expect + 1")
+        if len(event.body) > codec.EVENT_BYTES_MAX:
+            size = f"event {seq} has {len(event.body):,} bytes, over the limit"
+            raise Invalid(size, hint="store large content as an artifact")
 
 
 def refuse_link_of_another(path: str, found: os.stat_result) -> None:

@@ -25,6 +25,7 @@ from refold.patterns import regex
 from refold.system.disk import open_regular
 
 MEMORY = ":memory:"
+VALUE_BYTES_MAX = 64 * 1024 * 1024  # four times the largest event
 WRITE = apsw.SQLITE_OPEN_READWRITE
 CREATE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -49,14 +50,16 @@ class ForeignJournal(apsw.CorruptError):
 
 
 def connect(path: str, flags: int) -> apsw.Connection:
-    """A connection on which no view or trigger acts: refold has none. Raises ForeignJournal
-    instead of letting SQLite play such a journal back."""
+    """A connection on which no view or trigger acts: refold has none. Its values have at most
+    VALUE_BYTES_MAX; a larger one is refused before it is read. Raises ForeignJournal instead of
+    letting SQLite play such a journal back."""
     if flags & WRITE and path != MEMORY:  # a reader plays none back
         _refuse_super_journal(os.path.realpath(path) + "-journal")
     connection = apsw.Connection(path, flags=flags)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
     connection.pragma("cell_size_check", True)
     return connection
 

@@ -333,7 +333,8 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
         ):
             return _refusal(error, path)
         case apsw.TooBigError():
-            return Invalid(reason, hint="store large content as an artifact")
+            size = f"over {sqlite_file.VALUE_BYTES_MAX:,} bytes, which refold never writes"
+            return Corrupt(f"{path} holds a value of {size}", hint="refold verify")
         case _:
             return Unavailable(reason, hint="check the disk, then try again")
 
