@@ -74,7 +74,6 @@ MENTIONS_TOLD = 20
 BY = "memory"
 REMEMBER = "remember"
 _WORD = regex(r"\w+")
-OUT_OF_REACH = ("earlier exports", "backups of the files")
 # A row of `recall`, and one on the page.
 _ROW = regex(
     r"^[ \t]*(?:(mem-[\w-]+) \([^\n]*?\): ([^\n]*)|- ([^\n]*) \([^()\n]*\))$", re.MULTILINE
@@ -204,7 +203,7 @@ class Forgetter(Struct, frozen=True):
             summaries=sum(summaries for *_, summaries in shown_in),
             shown_in=shown_in,
             mentions=mentions,
-            out_of_reach=(*reported, *OUT_OF_REACH),
+            out_of_reach=(*reported, *Forgotten().out_of_reach),
         )
 
     def _erase(self, order: Order, versions: Sequence[Version]) -> Forgotten:

@@ -280,8 +280,7 @@ class Replacers:
 
 # In a small memory every word is rare, so at least this number of sentences is assumed.
 SENTENCES_MIN = 300
-LITTLE_SHARE = 0.3
-RAREST_WORDS, NEWEST_MAX = 6, 50
+LITTLE_SHARE, RAREST_WORDS, NEWEST_MAX = 0.3, 6, 50
 _STOP_STEMS = STOP | frozenset(map(stem, STOP))
 
 

@@ -86,8 +86,8 @@ def exported(journal: Journal) -> Iterator[bytes]:
         body = None if event.erased or event.seq in journal.off else decode(event)
         if isinstance(body, Memory) and body.state in ("", "waiting") and entries.has(body.entry):
             fields = {name: getattr(body, name) for name in Line.__struct_fields__}
-            from_ms = body.valid_from_ms or event.at_ms
-            yield _encoded(Line(**fields | {"valid_from_ms": from_ms}))
+            fields["valid_from_ms"] = body.valid_from_ms or event.at_ms
+            yield _encoded(Line(**fields))
 
 
 def _encoded(value: Struct) -> bytes:
