@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,6 +101,7 @@ def with_proxy(
     native: bool = False,
     tools: bool = False,
     opening: Opening | None = None,
+    called: Iterable[str] = (),
     window: int | None = None,
     store: str | Path = "memory:",
     gate: Gate | None = None,
@@ -119,6 +120,7 @@ def with_proxy(
             native=native,
             tools=tools,
             opening=opening,
+            called=frozenset(called),
             window=window,
             config=config or {},
         )

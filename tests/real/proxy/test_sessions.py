@@ -87,6 +87,24 @@ def summarized(request: dict[str, Any]) -> Answer | None:
     return Answer("Files were read.") if "compaction" in request else None
 
 
+@pytest.mark.parametrize("options", [(), ("--fold", "--window", "30000")])
+def test_tools_that_nobody_called_are_left_to_the_provider(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    with serving() as upstream, proxied(tmp_path, upstream.url) as proxy:
+        play(Agent(f"{proxy.url}/anthropic", upstream), tool_loop(5))
+        all_tools = upstream.requests[-1].body["tools"]
+    assert not any(tool.get("defer_loading") for tool in all_tools)
+    with serving() as upstream, proxied(tmp_path, upstream.url, "--defer-tools", *options) as proxy:
+        first, *rest = tool_loop(40)
+        play(Agent(f"{proxy.url}/anthropic", upstream), [{**first, "content": "Again."}, *rest])
+    assert upstream.refusals == []
+    fronts = [one.body["tools"] for one in upstream.requests]
+    assert all(tools == fronts[0] for tools in fronts)
+    loaded = [tool["name"] for tool in fronts[0] if not tool.get("defer_loading")]
+    assert loaded == ["Read", "tool_search_tool_bm25"] and len(fronts[0]) == len(all_tools) + 1
+
+
 def test_openai_compacts_a_long_tool_loop(tmp_path: Path) -> None:
     options = ("--fold", "--native", "--window", "30000")
     with serving() as upstream, proxied(tmp_path, upstream.url, *options) as proxy:

@@ -61,6 +61,10 @@ Native = Annotated[
         description="With --fold: let the provider write compactions, if it offers that; else fold."
     ),
 ]
+Defer = Annotated[
+    bool,
+    Meta(description="Leave tools that no kept conversation called to the provider's tool search."),
+]
 FoldWindow = Annotated[int, Meta(description="The model's window, in tokens.", ge=1_000)]
 
 
@@ -125,6 +129,7 @@ def proxy(
     fold: Fold = False,
     tools: Tools = False,
     native: Native = False,
+    defer_tools: Defer = False,
     window: FoldWindow | None = None,
     port: Annotated[int, Meta(description="The port to listen on.", ge=1, le=65_535)] = 8_743,
     host: Annotated[
@@ -172,6 +177,7 @@ def proxy(
             folds=fold or tools,
             tools=tools,
             native=native,
+            defers=defer_tools,
             window=window,
             bases={provider: base for provider, base in bases.items() if base},
             log_level=log,
@@ -344,6 +350,7 @@ def run_agent_behind_proxy(
     fold: Fold = False,
     tools: Tools = False,
     native: Native = False,
+    defer_tools: Defer = False,
     window: FoldWindow | None = None,
     handover: HandsOver = False,
 ) -> Ran:
@@ -359,6 +366,7 @@ def run_agent_behind_proxy(
         folds=fold or tools or handover,
         tools=tools,
         native=native,
+        defers=defer_tools,
         window=window,
         bases=bases_of(program[0], os.environ),
     )

@@ -27,6 +27,7 @@ from refold.core.call_arguments import canonical_arguments
 from refold.core.model import Block, Message, Text, ToolCall, View, is_shown
 from refold.dialects.protocol import GO_ON
 from refold.edges.proxy.body import Begun, ParsedCall, Wire, is_answer
+from refold.edges.proxy.deferred_tools import deferred_in
 from refold.edges.proxy.folding import Compaction, Folding
 from refold.edges.proxy.own_tools import tools as inside
 from refold.edges.proxy.own_tools.tools import Kept, added_in
@@ -87,6 +88,7 @@ class OpenConversation:
         # may no longer fit.
         self.is_swapped = self.has_inside or has_opening or any(line.folded for line, _ in calls)
         self.tools = added_in(notes)  # our own, from the beginning of the conversation
+        self.deferred = deferred_in(notes)
         # The newest seq answered through the proxy: later thinking belongs to our page.
         self.answered = view.anchor.upto if view.anchor else 0
         self.account = Account()

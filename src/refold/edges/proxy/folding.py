@@ -39,12 +39,14 @@ if TYPE_CHECKING:
 class Folding(Struct, frozen=True, kw_only=True):
     """Whether requests are folded, by whom first, and into which window (None: the model's). With
     `tools`, new conversations have our tools; with an `opening`, they show it after their first
-    words."""
+    words; where some tools are known to be `called`, they leave the others to the provider's tool
+    search."""
 
     folds: bool = False
     native: bool = False  # the provider is asked for compactions first
     tools: bool = False
     opening: Message | None = None
+    called: frozenset[str] = frozenset()
     window: int | None = None
     config: dict[str, Any] = {}
 

@@ -40,6 +40,8 @@ from refold.edges.proxy.body import (
     reply_of,
 )
 from refold.edges.proxy.conversation_registry import ConversationRegistry, OpenConversation, common
+from refold.edges.proxy.deferred_tools import deferrable, with_deferred
+from refold.edges.proxy.deferred_tools import note as note_deferred
 from refold.edges.proxy.folding import Send, headers_for
 from refold.edges.proxy.own_tools import tools as kept
 from refold.edges.proxy.own_tools.events import Inside
@@ -92,6 +94,8 @@ class ObservedCall(Struct, frozen=True, kw_only=True):
     at: float = 0.0  # when the first words arrived, in seconds
     refusal: Refusal | None = None  # of first words that were too long and are shortened
     opening: Message | None = None  # of first words, sent after them
+    deferred: tuple[str, ...] = ()  # with first words: tools left to the provider's search,
+    undeferred: ParsedCall | None = None  # and the call with all of its tools
 
     @property
     def share(self) -> float:
@@ -135,7 +139,7 @@ class Observer:
         if not answered_upto(parsed.messages):
             return self._first_words(parsed) if begins(parsed) else None
         held = self._registry.find(parsed)
-        parsed = kept.with_tools(parsed, held.tools)
+        parsed = with_deferred(kept.with_tools(parsed, held.tools), held.deferred)
         with held.guard:
             try:
                 self._follow(held, parsed)
@@ -157,6 +161,11 @@ class Observer:
             sent = kept.own_list(parsed)
             body = parsed.with_list(sent)
             observed = msgspec.structs.replace(observed, parsed=parsed, body=body, sent=sent)
+        if names := deferrable(parsed, self._registry.folding.called):
+            deferring = with_deferred(parsed, names)
+            body = deferring.with_list(kept.own_list(deferring))
+            added = {"parsed": deferring, "deferred": names, "undeferred": parsed}
+            observed, parsed = msgspec.structs.replace(observed, **added, body=body), deferring
         if observed.opening is None:
             return observed
         with self._registry.aside() as aside:
@@ -185,7 +194,7 @@ class Observer:
             inner = held.inside.inner(parsed.messages)
             places = range(len(held.seen), len(parsed.messages))
             rest = [one for at in places for one in inner.get(at, [parsed.messages[at]])]
-            parsed = kept.with_tools(parsed, held.tools)
+            parsed = with_deferred(kept.with_tools(parsed, held.tools), held.deferred)
             sent = [*held.encoded.sent, *map(msgspec.json.encode, rest)]
             return parsed.with_list(sent), held.headers
 
@@ -260,7 +269,7 @@ class Observer:
         wires = None if wires is None else with_loops_taken(parsed, wires)
         sent = None if wires is None else held.encoded.encode(wires, parsed.marks)
         held.headers = headers_for(parsed.dialect, wires or ())
-        if sent is None and held.tools:
+        if sent is None and (held.tools or held.deferred):
             sent = kept.own_list(parsed)
         context = held.context
         return ObservedCall(
@@ -304,6 +313,12 @@ class Observer:
         helps."""
         held = observed.held
         refusal: Refusal = {"status_code": status, "body": answer.decode("utf-8", "replace")}
+        if observed.undeferred is not None and status == 400 and b"tool" in answer:
+            # This provider does not search for tools.
+            plain = observed.undeferred
+            body = plain.with_list(kept.own_list(plain))
+            plainly = {"parsed": plain, "body": body, "deferred": (), "undeferred": None}
+            return msgspec.structs.replace(observed, **plainly)
         if held is None:
             return (
                 self._shorten_first_words(observed, refusal)
@@ -481,6 +496,9 @@ def _begin(held: OpenConversation, observed: ObservedCall) -> None:
     """Brings the log to where the first words were sent: with our tools, and with an opening."""
     if observed.sent is not None and not held.tools:
         held.tools = kept.begin(held.context, observed.parsed.dialect)
+    if observed.deferred and not held.deferred:
+        held.deferred = observed.deferred
+        note_deferred(held.context, observed.deferred)
     if observed.opening is not None:
         mirror(held, observed.parsed)
         held.show_opening(observed.opening)

@@ -43,7 +43,8 @@ GARBAGE = 20_000  # objects between two collections; most objects of a call are 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):
     """The settings of a proxy. `bases` are unusual addresses of providers, `opening` is put on the
-    page of each new conversation; with `plain` it only passes on."""
+    page of each new conversation; it `defers` tools that nobody called; with `plain` it only passes
+    on."""
 
     store: str
     host: str = "127.0.0.1"
@@ -53,6 +54,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
     folds: bool = False
     native: bool = False
     tools: bool = False
+    defers: bool = False
     window: int | None = None
     opening: Message | None = None
     bases: dict[str, str] = {}
@@ -145,9 +147,11 @@ def main() -> None:
 
 def proxy_of(given: ProxySettings) -> Proxy:
     """The application, with its store open."""
+    from refold.conversations.listing import newest, tools_called
     from refold.edges.local_access import Gate
     from refold.edges.proxy.app import Proxy
     from refold.edges.proxy.conversation_registry import ConversationRegistry
+    from refold.edges.proxy.deferred_tools import READ_MAX
     from refold.edges.proxy.folding import Folding
     from refold.edges.proxy.observer import Observer
     from refold.edges.proxy.savings import teller
@@ -160,14 +164,17 @@ def proxy_of(given: ProxySettings) -> Proxy:
     gate = Gate(names=given.names, token=given.token, hint=hint)
     if given.plain:
         return Proxy(upstream, gate=gate, limits=given.limits)
+    store = open_store(given.store)
+    found = newest(store, limit=READ_MAX) if given.defers else ()
     folding = Folding(
         folds=given.folds,
         native=given.native,
         tools=given.tools,
         opening=given.opening,
+        called=frozenset(tools_called(store, found)),
         window=given.window,
     )
-    registry = ConversationRegistry(open_store(given.store), folding, given.limits)
+    registry = ConversationRegistry(store, folding, given.limits)
     return Proxy(
         upstream,
         Observer(registry),

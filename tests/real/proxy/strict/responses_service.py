@@ -107,6 +107,9 @@ def _check_tools(request: Json) -> None:
         need(is_text(kind), f"Missing required parameter: 'tools[{index}].type'.")
         if kind in ("function", "custom"):
             need(is_text(tool.get("name")), f"Missing required parameter: 'tools[{index}].name'.")
+    deferred = any(tool.get("defer_loading") for tool in tools)
+    searches = any(tool["type"] == "tool_search" for tool in tools)
+    need(searches or not deferred, "Deferred tools need a tool of the type 'tool_search'.")
 
 
 def _chain(request: Json, settings: Settings) -> list[Json]:
