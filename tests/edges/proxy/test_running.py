@@ -373,3 +373,15 @@ def test_a_proxy_that_takes_long_to_start_or_answers_now_and_then_is_not_frozen(
     answers[0] = False
     assert not frozen_after(supervisor.SILENT_S)
     assert frozen_after(supervisor.PROBE_S)
+
+
+@pytest.mark.parametrize("program", ["claude", "codex", "gemini", "any-other"])
+def test_what_is_changed_for_an_agent_is_said(program: str) -> None:
+    environ = {"HOME": "/home/me", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+    command = (program, "-p", "count")
+    start = supervisor.start_of(command, environ, URL)
+    said = supervisor.changes_of(start, command, environ).split()
+    variables = [word for word in said if word in map("=".join, start.environ.items())]
+    options = said[len(variables) :]
+    assert start.command == (program, *options, "-p", "count")
+    assert {**environ, **dict(word.split("=", 1) for word in variables)} == start.environ

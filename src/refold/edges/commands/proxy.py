@@ -384,6 +384,11 @@ def run_agent_behind_proxy(
             missing = f"{reason}, so {program[0]} was not started: nothing would be kept"
             raise Unavailable(missing, hint=f"without refold: {shlex.join(program)}")
 
+    def started(changes: str) -> None:
+        doing = "folded" if settings.folds else "kept, and pass unchanged"
+        doing = f"{doing} into {window:,} tokens" if settings.folds and window else doing
+        tell(f"{os.path.basename(program[0])} gets {changes}; its requests are {doing}")
+
     usable: ProxySettings | None = None
     try:
         usable = checked(settings)
@@ -391,7 +396,7 @@ def run_agent_behind_proxy(
         unkept(f"no proxy: {error.message}")
     began_ms = now_ms()
     with _log_file(session) as log:
-        ended = run_agent(program, usable, os.environ, log=log, unkept=unkept)
+        ended = run_agent(program, usable, os.environ, log=log, unkept=unkept, started=started)
     tally = ended.tally
     ran = Ran(
         program=program[0],

@@ -168,15 +168,20 @@ def run_agent(
     *,
     log: IO[bytes] | int = subprocess.DEVNULL,
     unkept: Callable[[str], None],
+    started: Callable[[str], None] | None = None,
 ) -> Ended:
-    """Runs an agent behind a proxy of its own. If no proxy answers, `unkept` gets the reason, and
-    raises unless the agent may run without one; with None given, it may."""
+    """Runs an agent behind a proxy of its own; `started` gets what that changes for the agent. If
+    no proxy answers, `unkept` gets the reason, and raises unless the agent may run without one;
+    with None given, it may."""
     supervisor: Supervisor | None = None
     if given is not None:
         with _Signals() as signals:
             supervisor, reason = _started(given, log, signals)
             if supervisor is not None:
-                return _run_behind(supervisor, command, environ, signals)
+                start = start_of(command, environ, supervisor.url)
+                if started is not None:
+                    started(changes_of(start, command, environ))
+                return _run_behind(supervisor, start, signals)
         if signals.status:
             return Ended(status=signals.status)
         # Outside of the signals, so that Ctrl-C ends a question.
@@ -185,11 +190,9 @@ def run_agent(
         return Ended(status=_run(start_of(command, environ, ""), signals))
 
 
-def _run_behind(
-    supervisor: Supervisor, command: tuple[str, ...], environ: Mapping[str, str], signals: _Signals
-) -> Ended:
+def _run_behind(supervisor: Supervisor, start: Start, signals: _Signals) -> Ended:
     try:
-        status = signals.status or _run(start_of(command, environ, supervisor.url), signals)
+        status = signals.status or _run(start, signals)
     finally:
         supervisor.stop()
     return Ended(status=status, tally=supervisor.tally, frozen=supervisor.frozen)
@@ -336,3 +339,10 @@ def start_of(command: tuple[str, ...], environ: Mapping[str, str], url: str) -> 
         address = next(iter(addresses.values()))
         rest = ["-c", f'{agent.setting}="{address}"', *rest]
     return Start(command=(program, *rest), environ={**agent.besides, **environ, **addresses})
+
+
+def changes_of(start: Start, command: tuple[str, ...], environ: Mapping[str, str]) -> str:
+    """What is different for the agent: variables and arguments, as in a shell."""
+    changed = sorted(start.environ.items() - environ.items())
+    given = [f"{name}={value}" for name, value in changed]
+    return " ".join([*given, *start.command[1 : 1 + len(start.command) - len(command)]])
