@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.edges.hooks import ABOVE_CHARS, state
-from refold.edges.hooks.events import answer
+from refold.edges.hooks.events import PREVIEW_CHARS, answer
 from tests.edges.hooks.inputs import SESSION, bash, event, lines, tool
 
 LARGE = lines(2_000)
@@ -62,6 +62,15 @@ def test_an_output_that_was_cut_is_kept_from_the_file_that_has_it_whole(project)
     shown = said(cut(whole, project, path))["updatedToolOutput"]["stdout"]
     assert "9,000 lines, 43,893 bytes, kept whole as" in shown
     assert kept_contents() == [whole]
+
+
+def test_only_what_claude_code_would_have_sent_counts_as_saved(project):
+    whole = "".join(f"{number}\n" for number in range(1, 9_001))
+    shown = said(cut(whole, project, project / "gone.txt"))["updatedToolOutput"]["stdout"]
+    outputs, saved = state.kept(state.folder_of(SESSION))
+    assert len(shown) <= PREVIEW_CHARS and (outputs, saved) == (1, PREVIEW_CHARS - len(shown))
+    shown = said(bash(LARGE, project))["updatedToolOutput"]["stdout"]
+    assert state.kept(state.folder_of(SESSION)) == (2, saved + len(LARGE) - len(shown))
 
 
 @pytest.mark.parametrize("place", ["gone", "link", "elsewhere", "folder", "another output"])

@@ -84,6 +84,7 @@ def follow(event: Event, session: str, store: str) -> None:
 
 ARGUMENTS_CHARS = 512
 WHOLE, WHOLE_BYTES_MAX, PROBE_CHARS = "persistedOutputPath", 64 * 1024 * 1024, 1_000
+PREVIEW_CHARS = 2_000  # what Claude Code shows of an output that it keeps in a file
 CUT = "cut off by Claude Code, only the rest was kept"
 _SHORTENED = re.compile(r"\.\.\. \[[\d,]+ (lines|characters) truncated\] \.\.\.")
 _SAYING = ("stdout", "stderr", "output", "result", "content", "text", "message")
@@ -109,20 +110,21 @@ def shortened(event: Event, session: str, above: int) -> Any:
     response = event.get("tool_response")
     keeper = _Keeper(session, origin, above, _whole_output(response, event))
     updated = keeper.with_stubs(response)
-    if not keeper.sizes:
+    if not keeper.saved:
         return None
-    state.count_kept(state.folder_of(session), len(keeper.sizes), sum(keeper.sizes))
+    state.count_kept(state.folder_of(session), len(keeper.saved), sum(keeper.saved))
     return updated
 
 
 class _Keeper:
-    """Stores the large texts of one output. `sizes` are their sizes in characters; `whole` is the
-    output before Claude Code truncated it, None if it did not, empty if it cannot be read."""
+    """Stores the large texts of one output. `saved` has, for each, the characters that Claude Code
+    would have sent less those of the stub; `whole` is the output before Claude Code truncated it,
+    None if it did not, empty if it cannot be read."""
 
     def __init__(self, session: str, origin: Origin, above: int, whole: str | None) -> None:
         self._session, self._origin, self._above = session, origin, above
         self._whole = whole
-        self.sizes: list[int] = []
+        self.saved: list[int] = []
 
     def with_stubs(self, value: Any, *, says: bool = True) -> Any:
         """The value with a stub for each large text, if it is the kind of field that has output."""
@@ -143,7 +145,7 @@ class _Keeper:
         from refold.core.ids import artifact_id
         from refold.core.model import Artifact
 
-        self.sizes.append(len(text))
+        would_send = len(text) if self._whole is None else min(len(text), PREVIEW_CHARS)
         is_cut = self._whole is not None or _SHORTENED.search(text) is not None
         kept = CUT if is_cut else "kept whole"
         if self._whole and _is_cut_from(text, self._whole):
@@ -167,7 +169,9 @@ class _Keeper:
         state.write(folder, f"{artifact.id}.json", msgspec.json.encode(artifact))
         reach = f"In a shell, {_program()} artifact show {state.conversation_of(self._session)}"
         stub = stub_of(text, self._origin, lambda _: None, tool=reach)
-        return msgspec.structs.replace(stub, kept=kept).text(artifact, None)
+        shown = msgspec.structs.replace(stub, kept=kept).text(artifact, None)
+        self.saved.append(max(0, would_send - len(shown)))
+        return shown
 
 
 # --- outputs truncated by Claude Code ---
