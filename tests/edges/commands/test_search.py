@@ -89,6 +89,14 @@ def test_nothing_found_is_said(url):
     assert run("search", "zzzzzz", "--full-text").stdout == "Nothing was found.\n"
 
 
+def test_a_word_that_no_message_has_is_named(url):
+    for query, missing in (("question 3", []), ("question zzzzzz", ["zzzzzz"])):
+        found = as_json("search", query, "--full-text")
+        assert found["hits"] and found["missing"] == missing
+        said = run("search", query, "--full-text").stdout
+        assert said.startswith("No message has 'zzzzzz'") == bool(missing)
+
+
 @pytest.mark.parametrize(
     ("args", "status"),
     [

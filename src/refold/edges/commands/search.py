@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from refold.checked import quoted
 from refold.conversations.listing import meta_of, resuming, title_of
 from refold.display import moment, number
 from refold.edges.commands.command import (
@@ -60,6 +61,8 @@ REINDEX = Meta(description="Bring the index up to date, all of it at once.")
 REBUILD = Meta(description="Discard the index and make it again.")
 ALL = Meta(description="Every hit of a conversation, not only its best ones.")
 MEMORY = Meta(description="With --reindex: the index of the memory, made again.")
+
+_WORD, _PHRASE, WORDS_CHECKED = re.compile(r"\w{3,}"), re.compile(r'"[^"]*"'), 6
 
 
 @command(
@@ -123,6 +126,7 @@ def search(
         found = Found(
             query=text,
             hits=shown,
+            missing=_missing(searcher, text, ids) if shown else (),
             notices=_notices(searcher),
             more=more,
             titles={id: _title(session.store, id) for id in found_ids},
@@ -148,7 +152,7 @@ class Found(Result, frozen=True, kw_only=True):
     """The best hits, by conversation; `more` says whether there are others. Their conversations
     have `titles`, `numbers` in this terminal, and the command lines that continue those of agents
     (`resuming`). A person sees the beginning of `each` hits of one, or with 0 all of
-    them whole."""
+    them whole. `missing` words of the query are in no message: the hits are only near them."""
 
     query: str
     hits: tuple[Hit, ...]
@@ -158,8 +162,12 @@ class Found(Result, frozen=True, kw_only=True):
     numbers: dict[str, int] = field(default_factory=dict)
     resuming: dict[str, tuple[str, ...]] = field(default_factory=dict)
     each: int = HITS_SHOWN
+    missing: tuple[str, ...] = ()
 
     def show(self, screen: Screen) -> None:
+        if self.missing:
+            absent = ", ".join(map(quoted, self.missing))
+            screen.line(f"No message has {absent}: these are only close to it.")
         for group in grouped(self.hits, newest=True):
             id = group[0].conversation
             position = f"@{self.numbers[id]} " if id in self.numbers else ""
@@ -204,6 +212,16 @@ def _searching(session: Session, *, full_text: bool) -> Iterator[Searcher]:
         yield searcher
     finally:
         searcher.close()
+
+
+def _missing(searcher: Searcher, text: str, ids: Sequence[str]) -> tuple[str, ...]:
+    """The words of a query that no message has in this form; phrases in quotes always are."""
+    words = dict.fromkeys(_WORD.findall(_PHRASE.sub(" ", text))[:WORDS_CHECKED])
+    return tuple(
+        word
+        for word in words
+        if not searcher.search(f'"{word}"', limit=1, conversations=ids or None)
+    )
 
 
 def _notices(searcher: Searcher) -> tuple[IndexNotice, ...]:
