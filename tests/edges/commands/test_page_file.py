@@ -14,17 +14,21 @@ from tests.edges.displays.test_browser import filled
 
 
 @pytest.mark.usefixtures("alone")
-def test_the_command_writes_the_file_and_replaces_only_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [(), ("--format", "plain")])
+def test_the_command_writes_the_file_and_replaces_only_its_own(
+    tmp_path: Path, form: tuple[str, ...]
+) -> None:
     """X-46"""
     url = f"sqlite:{tmp_path / 'x.db'}"
     store = open_store(url)
     filled(store, 8).close()
     store.close()
     for _ in range(2):
-        done = run("show", "talk", "--html", "talk.html", "--store", url)
+        done = run("show", "talk", "--html", "talk.html", "--store", url, *form)
         assert done.exit_code == 0 and "open it in a browser" in done.stdout
     file = Path("talk.html")
     assert MARK in file.read_text()[:100] and file.stat().st_mode & 0o077 == 0
+    assert ("<script>" in file.read_text()) == (not form)
     file.write_text("mine")
     done = run("show", "talk", "--html", "talk.html", "--store", url)
     assert done.exit_code == OUTCOMES["conflict"][1] and file.read_text() == "mine"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -23,13 +24,18 @@ BAD = "</script><img src=x onerror=alert(1)>\x1b[2J\u202egnp.exe"
 class Running:
     """One server. `call` sends what it is told, and knows nothing of HTTP's manners."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, **environ: str) -> None:
         self.store = store
         url = f"sqlite:{store}"
         command = [sys.executable, "-m", "refold", "ui", "--no-open", "--store", url]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **environ},
         )
         self.address = self._printed()
         self.port = int(self.address.split(":")[2].split("/")[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -195,6 +197,42 @@ def test_an_empty_store_has_no_sessions(tmp_path: Path) -> None:
 def test_the_title_is_safe(answers: Answers) -> None:
     title = ask(answers, "conversation", id="talk")["title"]
     assert "\\u202e" in title and BAD not in title
+
+
+def test_a_saved_session_has_every_answer_and_no_secret(answers: Answers) -> None:
+    """Of a session that would not fit, the longest texts are cut, and say by how much."""
+    page = answers.save({"id": "talk"})
+    assert page == answers.save({"id": "talk"})
+    found = re.search(r'id="inside">([^<]+)<', page)
+    assert found is not None
+    inside = msgspec.json.decode(gzip.decompress(base64.b64decode(found[1])))
+    text = "".join(every_text(inside))
+    assert SECRET not in text and "[redacted" in text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", text)
+    columns = ask(answers, "conversation", id="talk")
+    assert inside[""] == {**columns, "acts": False}
+    count = len(columns["messages"]["tokens"])
+    assert inside["lines"] == ask(answers, "lines", id="talk", from_=0, count=count)
+    assert inside["ledger"] == ask(answers, "ledger", id="talk")
+    for seq in _seqs(columns):
+        whole = ask(answers, "message", id="talk", seq=seq)
+        assert inside[f"message/{seq}"]["blocks"] == whole["blocks"]
+        why = {one["seq"] for one in ask(answers, "why", id="talk", seq=seq)}
+        told = [one for one in inside["traces"] if one["first"] <= seq <= one["last"]]
+        assert {one["seq"] for one in told} == why
+    for edit in {one[0] for one in columns["standins"]}:
+        assert inside[f"standin/{edit}"] == ask(answers, "standin", id="talk", seq=edit)
+
+
+def test_a_long_text_of_a_saved_session_is_cut(tmp_path: Path) -> None:
+    store = tmp_path / "refold.db"
+    with refold.open("long", store=f"sqlite:{store}") as context:
+        for letter in "abc":
+            context.append({"role": "user", "content": letter * 5_000_000})
+    answers = Answers(f"sqlite:{store}")
+    page = answers.save({"id": "long"})
+    assert len(page) < 2 * STATIC_BYTES_MAX
+    answers.close()
 
 
 # --- the page itself ---

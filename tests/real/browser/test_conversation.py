@@ -1,4 +1,4 @@
-"""One conversation in a real browser: it draws, unfolds by click and key, and obeys nothing it
+"""One conversation in a real browser, on a page without a script: it draws, unfolds by click and key, and obeys nothing it
 shows.
 
 `REFOLD_WRITE_PICTURE=1` writes the picture of docs/guides/terminal.md again.
@@ -33,7 +33,17 @@ def page_of(folder: Path, said: list[dict[str, Any]], title: str, window: int = 
             if message["role"] == "tool":
                 context.request()
         context.pin(context.view.slots[-3].seq)
-    called(folder, "show", "talk", "--store", "sqlite:talk.db", "--html", "talk.html")
+    called(
+        folder,
+        "show",
+        "talk",
+        "--store",
+        "sqlite:talk.db",
+        "--html",
+        "talk.html",
+        "--format",
+        "plain",
+    )
     return folder / "talk.html"
 
 

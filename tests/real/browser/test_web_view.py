@@ -6,27 +6,38 @@ Every test fails if the page complains in the console or asks another server for
 
 from __future__ import annotations
 
+import base64
+import gzip
 import http.server
+import json
 import os
 import random
 import re
 import secrets
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.growth import grown
 from playwright.sync_api import Browser, BrowserContext, Page
 
 import refold
 from refold.core.fold import fold
-from tests.edges.ui.conftest import Running
+from refold.log.stored_logs import conversations
+from refold.stores import open_store
+from tests.billed_sessions import write_sessions
+from tests.edges.ui.conftest import SECRET, Running
 from tests.real.browser import sessions
+from tests.real.browser.conftest import PROGRAM
 
 PICTURE = Path(__file__).resolve().parents[3] / "docs" / "pictures" / "ui.png"
 SEED = secrets.randbits(32)
 NODES_MAX = 800
+LONG = 10_000
 PLACES = 50
 SIZES = (390, 820, 1_440)
 SCREENS = ("", "usage", "s/talk", "s/talk/bill", "s/talk/window", "s/talk/ledger", "find?q=login")
@@ -81,7 +92,9 @@ def server(
     store = tmp_path_factory.mktemp("view") / "refold.db"
     said = sessions.story(160, seed=SEED)
     results = [at for at, one in enumerate(said) if one["role"] == "tool"]
-    said[results[5]]["content"] = f"the {word} is here\n" + said[results[5]]["content"]
+    said[results[5]]["content"] = (
+        f"the {word} is here, token={SECRET}\n" + said[results[5]]["content"]
+    )
     with refold.open("talk", store=f"sqlite:{store}") as context:
         context.update(title="Fix the login", model="claude-sonnet-4-5", window=24_000)
         for at, message in enumerate(said):
@@ -99,6 +112,17 @@ def server(
                 context.pin(context.view.slots[-2].seq)
             if at == 240:
                 context.restore(context.view.head - 9)
+    with refold.open("seven", store=f"sqlite:{store}") as context:
+        context.update(title="Seven compactions", model="claude-sonnet-4-5", window=9_000)
+        for message in sessions.story(400, seed=SEED + 1):
+            context.append(message)
+            if message["role"] == "tool" and len(context.log.batches()) < 7:
+                context.request()
+                if len(context.log.batches()) == 7:
+                    context.update(window=200_000)
+                    rest = context.view.head + 80
+            elif len(context.log.batches()) == 7 and context.view.head > rest:
+                break
     with refold.open("hostile", store=f"sqlite:{store}") as context:
         title = "</title><script>document.title='owned'</script>" + sessions.RIGHT_TO_LEFT
         context.update(title=title, model="claude-sonnet-4-5", window=6_000)
@@ -131,9 +155,26 @@ def view(browser: Browser, server: Running, state: Any) -> Iterator[View]:
     assert one.complaints == []
 
 
+@pytest.fixture
+def started(browser: Browser) -> Iterator[Callable[..., View]]:
+    """Starts a server of its own, and enters it."""
+    views: list[View] = []
+
+    def start(store: Path, **environ: str) -> View:
+        views.append(View(browser, Running(store, **environ)))
+        views[-1].enter(views[-1].server.address)
+        return views[-1]
+
+    yield start
+    for one in views:
+        one.context.close()
+        one.server.stop()
+        assert one.complaints == []
+
+
 def test_the_first_minute(view: View, browser: Browser, server: Running) -> None:
     """Story 1: every session with its cost; the address shows no key, and works once."""
-    assert view.page.locator("table.sessions tbody tr").count() == 2
+    assert view.page.locator("table.sessions tbody tr").count() == 3
     assert "key" not in view.page.url
     with refold.open("talk", store=f"sqlite:{server.store}", read_only=True) as context:
         cost = context.stats().cost
@@ -348,7 +389,7 @@ def test_a_price_then_an_act_and_its_undo(
     shown = view.text(".price dl")
     assert "tokens are written again" in shown and page() == (head, slots)
     view.page.locator(".price .primary").click()
-    view.page.locator(".panel .done").wait_for()
+    view.page.locator(".facts .done").wait_for()
     after = page()
     sizes = re.search(r"(\S+) to (\S+) of", shown)
     assert sizes is not None and after[0] > head and after[1] != slots
@@ -356,8 +397,183 @@ def test_a_price_then_an_act_and_its_undo(
     view.page.keyboard.press("Escape")
     view.page.keyboard.press("z")
     view.page.locator(".price .primary").click()
-    view.page.locator(".panel .done").wait_for()
+    view.page.locator(".facts .done").wait_for()
     assert page()[1] == slots and page()[0] > after[0]
+
+
+def test_an_old_compaction_comes_back_with_those_that_cover_it(view: View, server: Running) -> None:
+    """Story 5: the third of seven, forty turns later; redone, the page is as before."""
+
+    def page() -> list[tuple[int, int, int]]:
+        with refold.open("seven", store=f"sqlite:{server.store}", read_only=True) as context:
+            return [(slot.seq, slot.last, slot.tokens) for slot in context.view.slots]
+
+    def confirmed() -> None:
+        view.page.locator(".price .primary").click()
+        view.page.locator(".panel .price").wait_for(state="detached")
+
+    with refold.open("seven", store=f"sqlite:{server.store}", read_only=True) as context:
+        batches = [one.id for one in context.log.batches()]
+        covering = context.log.rehearse("undo", batches[2]).undone.covered_by
+        head = context.view.head
+        shown = context.log.rehearse("undo", *reversed(covering), batches[2])
+    assert len(batches) == 7 and covering
+    before = page()
+    view.go(f"s/seven?c={batches[2]}")
+    view.page.locator("[data-act=Undo]").click()
+    box = view.page.locator(".price")
+    box.wait_for()
+    numbers = ", ".join(str(batches.index(one) + 1) for one in covering)
+    assert f"Later compactions ({numbers}) cover" in box.inner_text()
+    box.locator("button.plain").click()
+    view.page.locator(".price", has_text=f"Undo {1 + len(covering)}?").wait_for()
+    assert f"to {shown.tokens_after:,} of" in box.inner_text() and page() == before
+    confirmed()
+    after = page()
+    assert len(after) == shown.slots_after > len(before)
+    for _ in range(1 + len(covering)):
+        view.go("s/seven")
+        view.page.keyboard.press("Escape")
+        view.page.locator(".facts .chip", has_text="Change it").click()
+        view.page.locator("[data-act=Redo]").click()
+        confirmed()
+    assert page() == before
+    with refold.open("seven", store=f"sqlite:{server.store}", read_only=True) as context:
+        assert context.view.head > head
+
+
+def test_an_act_waits_for_a_yes_to_the_price_of_now(view: View, server: Running) -> None:
+    """Story 6: somebody writes between the price and the yes; the new price is asked for."""
+    with refold.open("seven", store=f"sqlite:{server.store}") as context:
+        seq = context.view.slots[-2].seq
+        view.go(f"s/seven?m={seq}")
+        view.page.locator("[data-act=Hide]").click()
+        view.page.locator(".price .primary").wait_for()
+        context.append({"role": "assistant", "content": f"Meanwhile {secrets.token_hex(4)}."})
+    view.page.locator(".price .primary").click()
+    view.page.locator(".price", has_text="went on meanwhile").wait_for()
+    with refold.open("seven", store=f"sqlite:{server.store}", read_only=True) as context:
+        assert seq in {slot.seq for slot in context.view.slots}
+    view.page.locator(".price .primary").click()
+    view.page.locator(".facts .done").wait_for()
+    with refold.open("seven", store=f"sqlite:{server.store}", read_only=True) as context:
+        assert seq not in {slot.seq for slot in context.view.slots if not slot.standin}
+    [refused] = view.complaints
+    assert "409" in refused
+    view.complaints.clear()
+
+
+def test_an_empty_store_names_what_was_found_and_then_lists_it(
+    started: Callable[..., View], tmp_path: Path
+) -> None:
+    """Story 1: a home with the sessions of two agents; the sum is that of `refold stats --cost`."""
+    home, store = tmp_path / "home", tmp_path / "refold.db"
+    files = write_sessions(home, SEED)
+    environ = {"HOME": str(home), "REFOLD_STORE": f"sqlite:{store}"}
+    view = started(store, **environ)
+    for agent, folder in (("claude-code", ".claude"), ("codex", ".codex")):
+        count = sum(folder in file.parts for file in files)
+        assert re.search(rf"\b{count} files? of {agent}", view.text(".empty"))
+    command = view.text(".empty .command").split()[1:]
+    subprocess.run([*PROGRAM, *command], env={**os.environ, **environ}, check=True, cwd=tmp_path)
+    with closing(open_store(f"sqlite:{store}", read_only=True)) as written:
+        count = len(list(conversations(written)))
+    assert count > len(files) // 2
+    view.page.locator("table.sessions tbody tr").nth(count - 1).wait_for()
+    assert view.page.locator("table.sessions tbody tr").count() == count
+    options = ("stats", "--cost", "--json", "--store", f"sqlite:{store}")
+    told = subprocess.run([*PROGRAM, *options], capture_output=True, check=True, cwd=tmp_path)
+    cost = sum(one["cost"] or 0 for one in json.loads(told.stdout)["groups"])
+    view.go("usage")
+    assert f"${cost:,.{2 if cost >= 1 else 3}f}" in view.text(".figures")
+
+
+def test_ten_thousand_messages_are_few_nodes_and_each_is_drawn_once(
+    started: Callable[..., View], tmp_path: Path
+) -> None:
+    """Story 9"""
+    store = tmp_path / "refold.db"
+    grown(f"sqlite:{store}", LONG).close()
+    view = started(store)
+    sent: list[int] = []
+    view.page.on("response", lambda one: sent.append(int(one.headers.get("content-length", 0))))
+    view.go("s/long")
+    view.page.locator(".row .text").first.wait_for()
+    assert sum(sent) <= 300_000
+    seen = view.page.evaluate(
+        """async () => {
+             const list = document.querySelector(".pane.left .list");
+             const order = [];
+             let nodes = 0;
+             for (let top = 0; top < list.scrollHeight; top += list.clientHeight) {
+               list.scrollTop = top;
+               await new Promise(requestAnimationFrame);
+               const rows = [...list.querySelectorAll("[data-key^=m]")];
+               order.push(...rows.map((row) => [row.ariaPosInSet, row.dataset.key.slice(1)].map(Number)));
+               nodes = Math.max(nodes, document.getElementsByTagName("*").length);
+             }
+             return { order, nodes, memory: performance.memory.usedJSHeapSize };
+           }"""
+    )
+    assert seen["nodes"] <= NODES_MAX and seen["memory"] <= 120e6
+    drawn = dict(sorted(seen["order"]))
+    assert list(drawn.values()) == list(range(LONG)), "every message, in order"
+
+
+@pytest.mark.parametrize("id", ["talk", "hostile", "seven"])
+def test_a_saved_session_is_the_same_view_without_a_network(
+    browser: Browser, view: View, server: Running, id: str, word: str, tmp_path: Path
+) -> None:
+    """Story 10: no secret is in it, nothing can be changed, and it fits a phone in the dark."""
+    view.go(f"s/{id}")
+    with view.page.expect_download() as waiting:
+        view.page.locator(".facts a[download]").click()
+    file = tmp_path / "saved.html"
+    waiting.value.save_as(file)
+    assert SECRET not in inside_of(file) and SECRET not in file.read_text(encoding="utf-8")
+    alone = browser.new_context(offline=True, viewport={"width": 390, "height": 844})
+    page, complaints = alone.new_page(), list[str]()
+    page.emulate_media(color_scheme="dark")
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: complaints.append(request.url))
+    page.goto(file.as_uri())
+    page.locator(".row .text:visible").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.keyboard.press("Home")
+    assert "Turn 1 of" in page.locator(".facts").inner_text()
+    page.keyboard.press("[")
+    page.keyboard.press("End")
+    page.keyboard.press("[")
+    page.locator(".panes.compared").wait_for()
+    assert page.locator(".bars-of tr").count() > 0
+    page.keyboard.press("Escape")
+    page.keyboard.press("u")
+    page.locator(".panel .original pre").first.wait_for()
+    assert page.locator("[data-act], a[download]").count() == 0
+    if id == "talk":
+        page.keyboard.press("/")
+        page.keyboard.type(word)
+        page.keyboard.press("Enter")
+        hit = page.locator(".found li").first
+        hit.wait_for()
+        assert "not on the page now" in hit.inner_text()
+        hit.locator("a").click()
+        page.locator(".why li").first.wait_for()
+    for place in ("bill", "window", "ledger"):
+        page.evaluate("(hash) => { location.hash = hash; }", f"/s/{id}/{place}")
+        page.locator("main > :is(.home, .empty)").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("img, iframe, object, embed").count() == 0
+    assert page.title() != "owned" and complaints == [file.as_uri()]
+    alone.close()
+
+
+def inside_of(file: Path) -> str:
+    """The answers in a saved file."""
+    found = re.search(r'id="inside">([^<]+)<', file.read_text(encoding="utf-8"))
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[1])).decode()
 
 
 @pytest.mark.skipif("REFOLD_WRITE_PICTURE" not in os.environ, reason="the picture is kept")

@@ -1,7 +1,8 @@
 """Pages and messages as commands show them: for a terminal, a browser and JSON.
 
 `show --page` marks folded parts with their handles and stops at every full screen; `show --html`
-writes every message, folded ones behind a click. A provider's own compaction is shown by its text;
+writes the web view of the conversation into one file, or every message on a page without a script,
+folded ones behind a click. A provider's own compaction is shown by its text;
 the provider's models get what it wrote, which may be sealed (`NativePart`). Neighbours: `show` is
 the command, `displays.browser` makes the document, `dialects.native` reads native parts.
 """
@@ -316,11 +317,14 @@ class Browsable(Result, frozen=True, kw_only=True):
         screen.line(f"{self.conversation} is in {self.file} ({size}); open it in a browser.")
 
 
-def browsable(store: Store, context: Context, file: Path) -> Browsable:
-    """Writes the conversation to a file for a browser."""
+def browsable(store: Store, context: Context, file: Path, *, is_plain: bool) -> Browsable:
+    """Writes the conversation to a file for a browser: the web view with its answers inside, or
+    a page without a script."""
+    from refold.edges.ui.conversation import Conversation
+    from refold.edges.ui.saved import saved_page
     from refold.replay.page import write
 
-    page = page_file(store, context)
+    page = page_file(store, context) if is_plain else saved_page(Conversation(context))
     write(file, page, MARK)
     return Browsable(conversation=context.id, file=str(file), size_bytes=len(page.encode()))
 

@@ -74,7 +74,8 @@ SUMMARY = Meta(description="The conversation at a glance: sizes, newest messages
 FOLLOW = Meta(description="The newest events, then new ones as another process writes them.")
 SECONDS = Meta(description="With --follow: end after this many seconds.", ge=0.0)
 HTML = Meta(
-    description="Write the conversation as one page for a browser.",
+    description="Write the conversation as one file for a browser: the view of refold ui, offline; "
+    "with --format plain, a page without a script.",
     extra={"metavar": "FILE", "completes": "file"},
 )
 WHY = Meta(description="The edits on the message, their reasons, and its score.")
@@ -143,7 +144,9 @@ def show(
             from refold.edges.commands import page as pages
 
             if html is not None:
-                return pages.browsable(session.store, context, Path(html))
+                return pages.browsable(
+                    session.store, context, Path(html), is_plain=format == "plain"
+                )
             view = context.view if at is None else _view_at(context, at)
             return pages.page(context, view, is_paged=format is None)
         return _whole_page(context, brief or UNSET, role, at)

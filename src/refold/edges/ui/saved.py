@@ -21,12 +21,12 @@ from msgspec.structs import asdict
 from refold.core.active_events import CONTROLS
 from refold.core.codec import decode
 from refold.core.model import Erase, Event, Hide, Pin, Replace, Span, Summarize
+from refold.edges.displays.browser import MARK
 from refold.edges.ui.conversation import Conversation
 from refold.edges.ui.readable import TEXT_CHARS
 from refold.log.message_history import history_of
 from refold.replay.page import asset, document, room
 
-MARK = "<!-- refold session -->"
 SHORTENED_MAX = 500
 _IMPORT = re.compile(r'^import (\{[^}]+\}) from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) )", re.MULTILINE)

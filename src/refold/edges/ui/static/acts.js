@@ -50,8 +50,9 @@ function show(screen, box, name, act, tried, note) {
 		confirm.disabled = true;
 		try {
 			await send(`${place(screen.id)}/do`, { ...act, head: tried.head });
-			refill(box, el("p", { class: "done", role: "status" }, `${name}: done. The next call reads the new page.`));
+			refill(box);
 			screen.goToStop(Infinity);
+			screen.tell(`${name}: done. The next call reads the new page.`);
 		} catch (error) {
 			const isMoved = error.status === 409;
 			if (isMoved) rehearse(screen, box, name, act, "The session went on meanwhile: this is the new price.");

@@ -18,7 +18,7 @@ import { SessionScreen } from "./session.js";
  * @typedef {object} Screen
  * @property {HTMLElement} node
  * @property {{title: string, words?: string, cost?: number | null}} heading
- * @property {(route: Route) => void} [update] makes it show another place; without it, it is made again
+ * @property {(route: Route) => void} [update] without it, it is made again
  * @property {() => void} [leave]
  * @property {(event: KeyboardEvent) => boolean} [key]
  */
@@ -85,7 +85,7 @@ export class App {
 	}
 
 	reload() {
-		this.path = "";
+		this.path = "?";
 		this.route();
 	}
 

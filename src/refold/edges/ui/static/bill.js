@@ -10,8 +10,6 @@ const HIGH = 150, COLUMNS = 600, ROWS = 200, DEAREST = 8, LARGEST = 12;
 const KINDS = ["read", "written", "fresh", "output"];
 const KIND_OF = { system: "system prompt", user: "user", assistant: "assistant", result: "results" };
 
-/** @typedef {import("./states.js").Call} Call */
-
 /** @returns {Promise<import("./app.js").Screen>} */
 export async function billScreen(id) {
 	const session = new Session(await ask(place(id)));
@@ -55,7 +53,7 @@ export async function billScreen(id) {
 			turn(one.seq), `${day(one.at_ms)} ${time(one.at_ms)}`, count(one.input), count(one.output), dollars(one.cost)]))) };
 }
 
-/** One bar for each call, or for the largest of a run of calls. @param {Call[]} calls */
+/** @param {import("./states.js").Call[]} calls */
 function callChart(calls) {
 	const columns = Math.min(calls.length, COLUMNS);
 	const width = Math.max(300, Math.min(1_100, columns * 14));

@@ -16,11 +16,8 @@ const WINDOWS_DRAWN = 3; // a larger window, in pages, would flatten the curve
 
 export class Chart {
 	/**
-	 * @param {Session} session
-	 * @param {object} does
-	 * @param {(at: number) => void} does.go to a place
-	 * @param {(number: number) => void} does.pick a message
-	 * @param {(id: string) => void} does.compaction
+	 * @param {Session} session @param {{go: (at: number) => void, pick: (number: number) => void,
+	 *   compaction: (id: string) => void}} does
 	 */
 	constructor(session, does) {
 		this.session = session;
@@ -163,11 +160,7 @@ export class Chart {
 		}));
 	}
 
-	/**
-	 * Shows the states at a place.
-	 * @param {Cursor} cursor
-	 * @param {string} chosen the compaction that is shown, if any
-	 */
+	/** Shows the states at a place. @param {Cursor} cursor @param {string} chosen the id of a compaction, if any */
 	show(cursor, chosen) {
 		this.cursor = cursor;
 		if (chosen !== this.chosen) {
@@ -218,10 +211,7 @@ export class Chart {
 	}
 }
 
-/**
- * A dashed line with its name.
- * @param {boolean} isDrawn
- */
+/** A dashed line with its name. */
 function limit(name, kind, y, width, isDrawn) {
 	if (!isDrawn) return null;
 	return [

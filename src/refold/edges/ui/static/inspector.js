@@ -77,13 +77,12 @@ function copyButton(text, label) {
 	return el("button", { onclick: (event) => copy(text, event.target) }, label);
 }
 
-/** @param {HTMLElement} node */
 async function showShortened(node, id, seq, at) {
 	const value = await ask(`${place(id)}/shown/${seq}`, { at });
 	refill(node, el("h3", {}, "As the page shows it"), drawBlocks(value.blocks));
 }
 
-/** @param {HTMLElement} node @param {SessionScreen} screen */
+/** @param {SessionScreen} screen */
 async function showReasons(node, screen, seq) {
 	try {
 		const traces = await ask(`${place(screen.id)}/why/${seq}`);
@@ -99,7 +98,6 @@ async function showReasons(node, screen, seq) {
 	}
 }
 
-/** @param {HTMLElement} node @param {boolean} secrets */
 async function showOriginal(node, id, seq, secrets) {
 	try {
 		const value = await ask(`${place(id)}/message/${seq}`, secrets ? { secrets: 1 } : {});

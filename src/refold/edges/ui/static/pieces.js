@@ -85,14 +85,10 @@ export function messageRow(session, texts, number, state, { isChosen, note, pick
 }
 
 /**
- * A stand-in as a row, with its text and links to the messages that it names.
+ * A stand-in as a row, with its text and links to the messages that it names. `chosen` is the seq of
+ * the chosen message.
  * @param {Session} session @param {Texts} texts @param {number} standin
- * @param {object} options
- * @param {boolean} options.isTall
- * @param {number} options.chosen the seq of the chosen message
- * @param {string} options.note
- * @param {() => void} options.grow
- * @param {(number: number) => void} options.pick
+ * @param {{isTall: boolean, chosen: number, note: string, grow: () => void, pick: (number: number) => void}} options
  */
 export function standinRow(session, texts, standin, { isTall, chosen, note, grow, pick }) {
 	const { first, last, tokens, edit } = session.standins[standin];

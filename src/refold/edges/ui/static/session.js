@@ -79,6 +79,7 @@ export class SessionScreen {
 		const chosen = m ? session.numberOf(Number(m)) : -1;
 		const isPicked = chosen >= 0 && chosen !== this.chosen;
 		const one = session.compactions.find((each) => each.id === c);
+		this.told = "";
 		this.chosen = chosen;
 		this.compaction = one?.id ?? "";
 		this.filter = Math.max(0, STATES.indexOf(only ?? ""));
@@ -97,6 +98,12 @@ export class SessionScreen {
 			side: this.side === "all" && "all", only: this.filter ? STATES[this.filter] : null, ...changes,
 		};
 		this.app.go(`/s/${this.id}`, query, keeps);
+	}
+
+	/** Says what was done, until another place is shown. */
+	tell(words) {
+		this.told = words;
+		this.drawFacts();
 	}
 
 	go(at) {
@@ -197,6 +204,7 @@ export class SessionScreen {
 			el("span", {}, `#${cursor.at}${at ? ` · ${day(at)} ${time(at)}` : ""}`),
 			el("span", {}, `${count(session.sizeOf(cursor.at))} of ${count(session.about.window)} tokens`),
 			call && el("span", {}, `${dollars(call.cost)} · ${percent(call.read, call.input)} from the cache`),
+			this.told && el("span", { class: "done" }, this.told),
 			this.unseen > 0 && el("button", { class: "chip new", onclick: () => this.goToStop(Infinity) },
 				`${count(this.unseen)} new`),
 			this.isLatest && session.about.acts && el("button", { class: "chip", onclick: () => this.openPage() }, "Change it …"),
@@ -339,11 +347,12 @@ export class SessionScreen {
 		if (one || this.chosen >= 0 || !this.isLatest) this.isActing = false;
 		const isShown = Boolean(one) || this.chosen >= 0 || this.isActing;
 		this.panel.hidden = !isShown;
-		const key = one ? one.id : `${this.chosen}@${this.cursor.at}`;
-		if (!isShown || this.panel.dataset.key === key) {
-			if (!isShown) delete this.panel.dataset.key;
-			return;
-		}
+		const what = one?.id ?? String(this.chosen);
+		const key = `${what}@${one ? "" : this.cursor.at}`;
+		const [before] = this.panel.dataset.key?.split("@") ?? [];
+		if (!isShown) delete this.panel.dataset.key;
+		if (!isShown || this.panel.dataset.key === key) return;
+		if (before === what && this.panel.querySelector("[aria-live]:not(:empty)")) return; // a question stays
 		this.panel.dataset.key = key;
 		if (one) compactionPanel(this.panel, this, one);
 		else if (this.isActing) pagePanel(this.panel, this);
