@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.edges.ui.conftest import Running
 from tests.real.browser import sessions
 
 PROGRAM = (sys.executable, "-c", "from refold.edges.cli import main; main()")
@@ -86,3 +87,32 @@ def opened(browser: Browser) -> Iterator[Open]:
         one.page.close()
         assert one.errors == []
         assert one.requests == [one.url]
+
+
+class View:
+    """The view in one browser, with what it asked for and complained of."""
+
+    def __init__(self, browser: Browser, server: Running, **options: Any) -> None:
+        self.server, self.base = server, f"http://{server.host}/"
+        self.context: BrowserContext = browser.new_context(**options)
+        self.page: Page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.page.on("request", lambda request: self._asked(request.url))
+
+    def _asked(self, url: str) -> None:
+        if not url.startswith((self.base, "blob:")):
+            self.complaints.append(f"asked {url}")
+
+    def enter(self, address: str) -> None:
+        self.page.goto(address)
+        self.page.locator("main > *:not(.waiting)").first.wait_for()
+
+    def go(self, place: str) -> None:
+        self.page.evaluate("(hash) => { location.hash = hash; }", f"/{place}")
+        self.page.locator(f".{'session' if place.count('/') == 1 else 'home'}").first.wait_for()
+
+    def text(self, selector: str) -> str:
+        return self.page.locator(selector).first.inner_text()

@@ -1,7 +1,8 @@
 """`refold ui` in a real browser: stories with values that nobody has seen before.
 
 Every test fails if the page complains in the console or asks another server for anything.
-`REFOLD_WRITE_PICTURE=1` writes the picture of docs/guides/ui.md again.
+`REFOLD_WRITE_PICTURE=FILE` writes the picture of the README again, from a session of Claude Code or
+Codex.
 """
 
 from __future__ import annotations
@@ -23,53 +24,27 @@ from typing import Any
 
 import pytest
 from bench.growth import grown
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser
 
 import refold
+from refold.core.codec import decode
 from refold.core.fold import fold
+from refold.core.model import Message
 from refold.log.stored_logs import conversations
 from refold.stores import open_store
 from tests.billed_sessions import write_sessions
 from tests.edges.ui.conftest import SECRET, Running
 from tests.real.browser import sessions
-from tests.real.browser.conftest import PROGRAM
+from tests.real.browser.conftest import PROGRAM, View
 
 PICTURE = Path(__file__).resolve().parents[3] / "docs" / "pictures" / "ui.png"
+SESSION = os.environ.get("REFOLD_WRITE_PICTURE", "")
 SEED = secrets.randbits(32)
 NODES_MAX = 800
 LONG = 10_000
 PLACES = 50
 SIZES = (390, 820, 1_440)
 SCREENS = ("", "usage", "s/talk", "s/talk/bill", "s/talk/window", "s/talk/ledger", "find?q=login")
-
-
-class View:
-    """The view in one browser, with what it asked for and complained of."""
-
-    def __init__(self, browser: Browser, server: Running, **options: Any) -> None:
-        self.server, self.base = server, f"http://{server.host}/"
-        self.context: BrowserContext = browser.new_context(**options)
-        self.page: Page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-        self.page.on("request", lambda request: self._asked(request.url))
-
-    def _asked(self, url: str) -> None:
-        if not url.startswith((self.base, "blob:")):
-            self.complaints.append(f"asked {url}")
-
-    def enter(self, address: str) -> None:
-        self.page.goto(address)
-        self.page.locator("main > *:not(.waiting)").first.wait_for()
-
-    def go(self, place: str) -> None:
-        self.page.evaluate("(hash) => { location.hash = hash; }", f"/{place}")
-        self.page.locator(f".{'session' if place.count('/') == 1 else 'home'}").first.wait_for()
-
-    def text(self, selector: str) -> str:
-        return self.page.locator(selector).first.inner_text()
 
 
 @pytest.fixture(scope="module")
@@ -576,12 +551,30 @@ def inside_of(file: Path) -> str:
     return gzip.decompress(base64.b64decode(found[1])).decode()
 
 
-@pytest.mark.skipif("REFOLD_WRITE_PICTURE" not in os.environ, reason="the picture is kept")
-def test_the_picture_of_the_guide_is_written(view: View) -> None:
-    view.go("s/talk")
+@pytest.mark.skipif(not os.path.isfile(SESSION), reason="the picture is kept")
+def test_the_picture_of_a_real_session_is_written(
+    started: Callable[..., View], tmp_path: Path
+) -> None:
+    """Its messages, played again in a smaller window."""
+    url = f"sqlite:{tmp_path / 'refold.db'}"
+    subprocess.run([*PROGRAM, "import", SESSION, "--store", url, "--yes"], check=True, cwd=tmp_path)
+    with closing(open_store(url, read_only=True)) as store:
+        [about] = conversations(store)
+    with (
+        refold.open(about.id, store=url, read_only=True) as was,
+        refold.open("again", store=url) as context,
+    ):
+        context.update(model=was.view.model, window=60_000)
+        for event in was.log.events():
+            message = decode(event) if event.kind == "message" else None
+            if isinstance(message, Message):
+                if message.role == "assistant":
+                    context.request()
+                context.append(message)
+        one = context.log.batches()[-2].id
+    view = started(tmp_path / "refold.db")
     view.page.set_viewport_size({"width": 1_280, "height": 800})
-    for _ in range(4):
-        view.page.keyboard.press("[")
+    view.go(f"s/again?c={one}")
     view.page.locator(".panel h2").wait_for()
-    view.page.wait_for_timeout(1_000)
+    view.page.wait_for_timeout(2_000)
     view.page.screenshot(path=PICTURE)

@@ -95,7 +95,7 @@ export class Chart {
 			draw("path", { class: "area", d: `${line} V${CURVE_PX} H${PAD} Z` }),
 			draw("path", { class: "line", d: line }),
 			limit(`window ${short(window)}`, "window", y(window), width, window <= top),
-			limit(`folds at ${short(trigger)}`, "trigger", y(trigger), width, trigger <= top),
+			limit(`folds at ${short(trigger)}`, "trigger", y(trigger), width, trigger <= top && y(trigger) < CURVE_PX - 14),
 			session.breaks.map((one) => this.mark(one)),
 			this.line,
 		);
@@ -216,6 +216,6 @@ function limit(name, kind, y, width, isDrawn) {
 	if (!isDrawn) return null;
 	return [
 		draw("line", { class: `limit ${kind}`, x1: PAD, x2: width - PAD, y1: y, y2: y }),
-		draw("text", { class: "name", x: width - PAD - 2, y: kind === "window" ? y - 3 : Math.min(CURVE_PX - 4, y + 12), "text-anchor": "end" }, name),
+		draw("text", { class: "name", x: width - PAD - 2, y: kind === "window" ? y - 3 : y + 12, "text-anchor": "end" }, name),
 	];
 }
