@@ -123,6 +123,59 @@ def test_other_methods_do_not_exist(running: Running, method: str) -> None:
     assert running.call(DATA, *headers_of(running), method=method, host=False)[0] == 405
 
 
+ROUTES = [
+    ("GET", path)
+    for path in (
+        *("/api/overview", "/api/usage", "/api/find?q=x", "/api/live", DATA),
+        *(f"{DATA}/{name}" for name in ("lines", "message/3", "shown/3", "standin/3", "why/3")),
+        *(f"{DATA}/{name}" for name in ("window", "ledger", "save")),
+    )
+] + [("POST", f"{DATA}/{name}") for name in ("rehearse", "do")]
+
+
+@pytest.mark.parametrize("method, target", ROUTES)
+def test_every_route_needs_the_cookie_the_host_and_the_site(
+    running: Running, method: str, target: str
+) -> None:
+    """Of every route that the application has."""
+    own = {"Origin": f"http://{running.host}", "Content_Type": "application/json"}
+    given: dict[str, str] = own if method == "POST" else {}
+    body = b"{}" if method == "POST" else b""
+
+    def status(**changed: str | None) -> int:
+        headers = headers_of(running, **given, **changed)
+        return running.call(target, *headers, method=method, body=body, host=False)[0]
+
+    assert status(Cookie=None) == 401
+    assert status(Host=f"evil.example:{running.port}") == 403
+    assert status(Sec_Fetch_Site="cross-site") == 403
+    other = "GET" if method == "POST" else "POST"
+    headers = headers_of(running, **own)
+    assert running.call(target, *headers, method=other, body=b"{}", host=False)[0] in (404, 405)
+
+
+def test_the_table_of_routes_is_complete() -> None:
+    named = {f"{method} {target.partition('?')[0]}" for method, target in ROUTES}
+    for method, pattern, name in app.ROUTES:
+        found = [one for one in named if pattern.fullmatch(one.partition(" ")[2])]
+        assert any(one.startswith(method) for one in found), name
+
+
+def test_there_is_no_web_socket(running: Running) -> None:
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    status, _, _ = running.call(
+        "/api/live", *headers_of(running, Cookie=None), *upgrade, key, host=False
+    )
+    assert status == 401
+
+
+def test_a_saved_session_is_downloaded_and_never_shown_here(running: Running) -> None:
+    status, headers, body = running.call(f"{DATA}/save", *headers_of(running), host=False)
+    assert status == 200 and body.startswith(b"<!doctype html>")
+    assert headers["content-disposition"] == "attachment"
+
+
 @pytest.mark.parametrize(
     "target",
     [

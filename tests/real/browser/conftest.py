@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +22,23 @@ from tests.real.browser import sessions
 PROGRAM = (sys.executable, "-c", "from refold.edges.cli import main; main()")
 BROWSER = shutil.which("chromium") or "/usr/bin/chromium"
 REPLAY_S_MAX = 600
+# Every piece of the right pane: its first seq, and the text of a stand-in.
+PANE = """async () => {
+  const list = document.querySelector(".pane.right .list");
+  const found = new Map();
+  for (let top = 0; top < list.scrollHeight; top += list.clientHeight / 2) {
+    list.scrollTop = top;
+    for (let tries = 0; tries < 100; tries++) {
+      await new Promise(requestAnimationFrame);
+      if (![...list.querySelectorAll(".quote")].some((one) => one.textContent === "…")) break;
+    }
+    for (const row of list.querySelectorAll("[data-key]:not([data-key=system])")) {
+      const seq = Number(row.querySelector("header").innerText.match(/#([0-9,]+)/)[1]);
+      found.set(Number(row.ariaPosInSet), [seq, row.querySelector(".quote")?.textContent ?? ""]);
+    }
+  }
+  return [...found].sort(([one], [other]) => one - other).map(([, piece]) => piece);
+}"""
 
 
 @pytest.fixture(scope="session")
@@ -116,3 +136,10 @@ class View:
 
     def text(self, selector: str) -> str:
         return self.page.locator(selector).first.inner_text()
+
+
+def inside_of(file: Path) -> str:
+    """The answers in a saved file."""
+    found = re.search(r'id="inside">([^<]+)<', file.read_text(encoding="utf-8"))
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[1])).decode()

@@ -7,8 +7,6 @@ Codex.
 
 from __future__ import annotations
 
-import base64
-import gzip
 import http.server
 import json
 import os
@@ -29,13 +27,15 @@ from playwright.sync_api import Browser
 import refold
 from refold.core.codec import decode
 from refold.core.fold import fold
-from refold.core.model import Message
+from refold.core.model import Message, Summarize
+from refold.core.shortened import summary_text
+from refold.display import visible
 from refold.log.stored_logs import conversations
 from refold.stores import open_store
 from tests.billed_sessions import write_sessions
 from tests.edges.ui.conftest import SECRET, Running
 from tests.real.browser import sessions
-from tests.real.browser.conftest import PROGRAM, View
+from tests.real.browser.conftest import PANE, PROGRAM, View, inside_of
 
 PICTURE = Path(__file__).resolve().parents[3] / "docs" / "pictures" / "ui.png"
 SESSION = os.environ.get("REFOLD_WRITE_PICTURE", "")
@@ -215,6 +215,28 @@ def test_the_page_of_any_turn_is_the_fold(
         assert pieces == [[slot.seq, slot.standin] for slot in fold(log[:at]).slots], at
 
 
+def test_any_turn_by_keys_alone_is_the_page_that_was_read(
+    view: View, server: Running, chance: random.Random
+) -> None:
+    """Story 3: all pieces and the whole text of each stand-in, as the log cut there has them."""
+    with refold.open("talk", store=f"sqlite:{server.store}", read_only=True) as context:
+        log = list(context.log.events())
+    view.go("s/talk")
+    for turn in sorted(chance.sample(range(80), 12)):
+        view.page.keyboard.press("Home")
+        for key, times in (("Shift+ArrowRight", turn // 10), ("ArrowRight", turn % 10)):
+            for _ in range(times):
+                view.page.keyboard.press(key)
+        assert view.text(".facts b").startswith(f"Turn {turn + 1} of")
+        at = int(view.text(".facts span").split()[0].removeprefix("#"))
+        shown = view.page.evaluate(PANE)
+        slots = fold(log[:at]).slots
+        assert [seq for seq, _ in shown] == [slot.seq for slot in slots], (SEED, turn)
+        for slot, (_, text) in zip(slots, shown, strict=True):
+            if slot.standin and isinstance(edit := decode(log[slot.edits[-1].seq - 1]), Summarize):
+                assert text == visible(summary_text(edit)) + "\n", (SEED, turn)
+
+
 def test_the_keyboard_is_enough(view: View) -> None:
     view.go("s/talk")
     facts = view.page.locator(".facts")
@@ -293,6 +315,9 @@ def test_what_somebody_else_writes_appears(view: View, server: Running) -> None:
     assert view.text(".facts b") == before
     view.page.keyboard.press("End")
     assert view.text(".facts b") == "Now"
+    with refold.open("talk", store=f"sqlite:{server.store}") as context:
+        context.compact()
+    view.page.locator(".facts .done", has_text="just now").wait_for()
 
 
 def test_a_page_of_another_origin_gets_nothing(
@@ -542,13 +567,6 @@ def test_a_saved_session_is_the_same_view_without_a_network(
     assert page.locator("img, iframe, object, embed").count() == 0
     assert page.title() != "owned" and complaints == [file.as_uri()]
     alone.close()
-
-
-def inside_of(file: Path) -> str:
-    """The answers in a saved file."""
-    found = re.search(r'id="inside">([^<]+)<', file.read_text(encoding="utf-8"))
-    assert found is not None
-    return gzip.decompress(base64.b64decode(found[1])).decode()
 
 
 @pytest.mark.skipif(not os.path.isfile(SESSION), reason="the picture is kept")

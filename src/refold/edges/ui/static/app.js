@@ -99,7 +99,7 @@ export class App {
 		this.screen = null;
 		this.live.hidden = !inside;
 		refill(this.title);
-		refill(this.main, el("p", { class: "waiting" }, route.path[0] === "find" ? "Searching …" : "…"));
+		refill(this.main, el("p", { class: "waiting" }, "…"));
 		try {
 			const screen = await this.made(route);
 			if (mount !== this.mounts) return screen.leave?.();

@@ -109,7 +109,7 @@ export function quiet(words, tag = "p") {
 	return el(tag, { class: "quiet" }, words);
 }
 
-/** A button that is on or off. @param {any} label */
+/** A button that is on or off. */
 export function toggle(label, isOn, onclick, kind = "chip") {
 	return el("button", { class: kind, "aria-pressed": String(isOn), onclick }, label);
 }

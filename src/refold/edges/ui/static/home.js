@@ -1,5 +1,5 @@
 /**
- * All sessions, with their projects, sizes and costs; and the usage by day, project and model.
+ * All sessions, with projects, sizes and costs; and the usage by day, project and model.
  */
 
 import { count, day, dollars, draw, el, figure, number, percent, refill, short, table, time, toggle, quiet } from "./dom.js";

@@ -6,7 +6,7 @@
 import { pagePanel } from "./acts.js";
 import { Chart } from "./chart.js";
 import { compactionPanel, compactionStates } from "./compaction.js";
-import { count, day, dollars, el, number, percent, refill, time, toggle, quiet } from "./dom.js";
+import { count, day, dollars, el, number, percent, quiet, refill, short, time, toggle } from "./dom.js";
 import { messagePanel } from "./inspector.js";
 import { List } from "./list.js";
 import { MARK_PX, MESSAGE_PX, TALL_PX, THIN_PX, Texts, compactionRow, messageRow, standinHeight,
@@ -69,8 +69,6 @@ export class SessionScreen {
 		return headingOf(this.session.about);
 	}
 
-	// --- what the address says ---
-
 	/** @param {{query: Record<string, string>}} route */
 	update({ query }) {
 		const { session, cursor } = this;
@@ -100,7 +98,7 @@ export class SessionScreen {
 		this.app.go(`/s/${this.id}`, query, keeps);
 	}
 
-	/** Says what was done, until another place is shown. */
+	/** Says something until another place is shown. */
 	tell(words) {
 		this.told = words;
 		this.drawFacts();
@@ -155,8 +153,6 @@ export class SessionScreen {
 		quote.scrollTop = link.offsetTop - quote.offsetTop - 40;
 		this.quoteTops.set(`rights${standin}`, quote.scrollTop);
 	}
-
-	// --- drawing ---
 
 	/** Draws everything that depends on the place. @param {boolean} moves whether to go to the boundary */
 	show(moves) {
@@ -369,8 +365,6 @@ export class SessionScreen {
 		}
 	}
 
-	// --- live ---
-
 	async follow(heads) {
 		this.app.showLive(heads !== null);
 		const head = heads?.[this.id];
@@ -378,6 +372,7 @@ export class SessionScreen {
 		this.isAsking = true;
 		try {
 			const known = this.session.seqs.length;
+			const folded = this.session.compactions.length;
 			const columns = await ask(place(this.id), head > this.session.head ? { after: this.session.head } : {});
 			if (columns.after) this.session.extend(columns);
 			else this.app.reload();
@@ -391,12 +386,14 @@ export class SessionScreen {
 				this.drawFacts();
 			}
 			this.chart.drawAll();
+			const one = this.session.compactions.at(-1);
+			if (one && this.session.compactions.length > folded) {
+				this.tell(`Compaction ${folded + 1} just now: ${short(one.tokens_before)} to ${short(one.tokens_after)} tokens`);
+			}
 		} finally {
 			this.isAsking = false;
 		}
 	}
-
-	// --- keys ---
 
 	/** Whether the key was one of this screen's. @param {KeyboardEvent} event */
 	key(event) {
