@@ -78,6 +78,8 @@ def run(messages: int = MESSAGES, sessions: int = SESSIONS, repeats: int = REPEA
             answers.heads()
         idle = (time.process_time() - started) / looks * LOOKS_PER_S
         table.at_most("idle, % of a core", 100 * idle, 0.5)
+        saved = len(answers.save(GIVEN))
+        table.at_most("saved file, kB per message", saved / 1e3 / messages, 2.0)
         answers.close()
         many = f"sqlite:{folder}/many.db"
         for number in range(sessions):

@@ -40,6 +40,32 @@ PANE = """async () => {
   return [...found].sort(([one], [other]) => one - other).map(([, piece]) => piece);
 }"""
 
+# What a person may not be able to read: text with too little contrast, and controls without a name.
+UNREADABLE = """() => {
+  const rgb = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (color) => rgb(color).slice(0, 3).map((one) => one / 255)
+    .map((one) => (one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, one, at) => sum + one * [0.2126, 0.7152, 0.0722][at], 0);
+  const found = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    const owner = text.parentElement;
+    if (!text.data.trim() || !owner.checkVisibility()) continue;
+    if (owner.closest("svg, [disabled], .unseen, dialog")) continue;
+    let below = owner;
+    while ((rgb(getComputedStyle(below).backgroundColor)[3] ?? 1) < 0.9) below = below.parentElement;
+    const ink = light(getComputedStyle(owner).color);
+    const paper = light(getComputedStyle(below).backgroundColor);
+    const contrast = (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+    if (contrast < 4.5) found.push([contrast, owner.outerHTML.slice(0, 90)]);
+  }
+  for (const one of document.querySelectorAll("button, a, input")) {
+    const name = one.textContent.trim() || one.ariaLabel || one.title;
+    if (!name && one.checkVisibility()) found.push(["no name", one.outerHTML.slice(0, 90)]);
+  }
+  return found;
+}"""
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:

@@ -35,7 +35,7 @@ from refold.stores import open_store
 from tests.billed_sessions import write_sessions
 from tests.edges.ui.conftest import SECRET, Running
 from tests.real.browser import sessions
-from tests.real.browser.conftest import PANE, PROGRAM, View, inside_of
+from tests.real.browser.conftest import PANE, PROGRAM, UNREADABLE, View, inside_of
 
 PICTURE = Path(__file__).resolve().parents[3] / "docs" / "pictures" / "ui.png"
 SESSION = os.environ.get("REFOLD_WRITE_PICTURE", "")
@@ -300,6 +300,7 @@ def test_every_screen_fits(view: View, width: int, scheme: Any) -> None:
         view.page.locator("main > :is(.home, .session)").wait_for()
         assert view.page.evaluate("document.documentElement.scrollWidth") <= width, place
         assert view.page.locator("h1").count() <= 1
+        assert view.page.evaluate(UNREADABLE) == [], (place, scheme)
     dark = view.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(23, 22, 20)") == (scheme == "dark")
 
