@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core import codec
-from refold.edges.server import app
+from refold.edges.server import readiness
 from refold.edges.server.route import query_of
 from refold.edges.server.serve import OneLine
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
@@ -207,19 +207,19 @@ def test_the_log_says_why_without_a_secret_or_a_path(tmp_path, monkeypatch, capl
 
 def test_readiness_does_not_wait_for_a_store_that_does_not_answer(tmp_path, monkeypatch):
     """However many ask, one thread does."""
-    monkeypatch.setattr(app, "ANSWER_S", 0.05)
+    monkeypatch.setattr(readiness, "ANSWER_S", 0.05)
     came, asked = threading.Event(), []
 
     async def work(it: Served):
         own = it.server.orgs.own
-        answers = own.conversations
+        answers = own.bookmark
 
-        def hang(**given: int) -> object:
-            asked.append(given)
+        def hang(id: str) -> object:
+            asked.append(id)
             came.wait(LONG_S)
-            return answers(**given)
+            return answers(id)
 
-        monkeypatch.setattr(own, "conversations", hang)
+        monkeypatch.setattr(own, "bookmark", hang)
         for number in range(10):
             answer = await it.client.get("/ready")
             assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
@@ -227,7 +227,7 @@ def test_readiness_does_not_wait_for_a_store_that_does_not_answer(tmp_path, monk
                 await asyncio.to_thread(until, lambda: asked)
         assert len(asked) == 1
         came.set()
-        monkeypatch.setattr(app, "ANSWER_S", LONG_S)
+        monkeypatch.setattr(readiness, "ANSWER_S", LONG_S)
         assert (await it.client.get("/ready")).status_code == 200
 
     served(tmp_path, work)

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 import refold
-from refold.edges.server.access import Orgs
+from refold.edges.server.access import Orgs, Tokens
 from refold.edges.server.app import Server
 from refold.edges.server.rate_limits import Limits
-from refold.errors import Denied
+from refold.errors import Corrupt, Unavailable
 from refold.stores import batch_of, open_store
 from refold.stores.contract.kit import sealed
 from tests.edges.server.kit import BASE, Served, no_time_passes, served
@@ -421,15 +421,31 @@ def test_a_revoked_token_is_refused_at_once_and_its_stream_ends(tmp_path):
     served(tmp_path, work)
 
 
-def test_no_server_starts_without_a_token(tmp_path):
+@pytest.mark.parametrize("error", [Unavailable("it is away"), Corrupt("it is damaged")])
+def test_a_server_starts_without_its_store_and_serves_once_it_is_back(tmp_path, monkeypatch, error):
+    """A worker may be replaced while the database is away."""
+    Tokens(Orgs(f"sqlite:{tmp_path}/orgs").own).create("acme", "admin")
+    is_away = True
+    follow = Tokens.follow
+
+    def follow_unless_away(tokens: Tokens) -> None:
+        if is_away:
+            raise error
+        follow(tokens)
+
+    monkeypatch.setattr(Tokens, "follow", follow_unless_away)
     server = Server(Orgs(f"sqlite:{tmp_path}/orgs"), Limits())
 
-    async def start():
+    async def start() -> None:
+        nonlocal is_away
         await server.start()
+        assert not server.tokens.by_id
+        is_away = False
+        while not server.tokens.by_id:
+            await asyncio.sleep(0.05)
+        await server.stop()
 
-    with pytest.raises(Denied):
-        asyncio.run(start())
-    server.orgs.close()
+    asyncio.run(start())
 
 
 def test_only_its_own_names_and_no_web_page(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 
 import httpx
@@ -18,6 +19,7 @@ from tests.real.postgres.cluster import Server, own_folder
 from tests.real.server.process import running
 from tests.real.server.test_kills import Writer, check_all_there, wait_for_more
 from tests.stores.test_remote import NOT_VERIFIED
+from tests.waiting import until
 
 LOGS = [clause for clause in contract.logs.CLAUSES if clause.__name__ != NOT_VERIFIED]
 
@@ -115,3 +117,44 @@ def test_a_database_that_is_stopped_is_told_soon_and_the_log_says_why(tmp_path):
             team.wait()
             assert team.get("orgs/acme/context/conversations", secret).status_code == 200
         database.stop()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_killed_while_the_database_is_away_come_back(tmp_path, workers):
+    with own_folder() as folder:
+        database = Server.made(folder)
+        with running(tmp_path, store=database.url, workers=2) as team:
+            _, secret = team.token("acme")
+            team.wait_for("acme", secret)
+            database.stop()
+            killed = {*team.workers()[:workers]}
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+            until(lambda: len({*team.workers()} - killed) == 2)
+            for _ in range(6):
+                answer = team.get("orgs/acme/context/conversations", secret)
+                assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+                assert httpx.get(f"{team.url}/ready", timeout=10).status_code == 503
+                assert httpx.get(f"{team.url}/health", timeout=10).status_code == 200
+            assert team.process.poll() is None
+            database.start()
+            team.wait()
+            team.wait_for("acme", secret)
+        assert team.process.poll() == 0, "it was asked to stop"
+        database.stop()
+
+
+def test_a_database_that_refuses_writes_is_not_ready(database, tmp_path):
+    def set_read_only(value: str) -> None:
+        database.psql(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        database.psql("SELECT pg_reload_conf()")
+
+    with running(tmp_path, store=database.url, workers=1) as team:
+        set_read_only("on")
+        try:
+            until(lambda: not team.is_ready())
+            answer = httpx.get(f"{team.url}/ready", timeout=10)
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+        finally:
+            set_read_only("off")
+        team.wait()

@@ -365,6 +365,11 @@ class Orgs:
         """The store of the server itself."""
         return self._opened(OWN)
 
+    def opened(self) -> list[Store]:
+        """The stores of the organizations that were called."""
+        with self._lock:
+            return [store for org, store in self._open.items() if org != OWN]
+
     def _opened(self, org: str) -> Store:
         with self._lock:
             store = self._open.get(org)

@@ -5,9 +5,8 @@ checked for that route, the body is read within the limits, and the route runs i
 An append bypasses the router, because a framework's overhead equals the cost of the append. Every
 failure is answered as one of `errors`, never with an internal text.
 
-Readiness checks the store, and a late answer counts as a failure. Load balancers ask often, and an
-unreachable store may be slow to fail, so one check runs at a time, in one thread, and all callers
-share it. Neighbours: `route_table` has the table, `access` the permissions, `serve` runs this.
+A store that is away keeps no server from starting: until it is back, `readiness` says so, and calls
+get 503. Neighbours: `route_table` has the table, `access` the permissions, `serve` runs this.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from refold.edges.server.group_commit import GroupCommit
 from refold.edges.server.log_routes import AppendQuery, append, events_checked
 from refold.edges.server.observability import CallLines, Metrics, Shared, as_callers_see, warn
 from refold.edges.server.rate_limits import Busy, Limits
+from refold.edges.server.readiness import Readiness, check_room, check_writable, give_back_room
 from refold.edges.server.route import Call, Route, parsed_query, query_of
 from refold.edges.server.route_table import APPEND, Answer, answer_of, failure_of
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
@@ -84,9 +84,7 @@ class Server:
         self._running = 0
         self._followed_at = 0.0  # when an unknown token was last searched for
         self._lines = CallLines()
-        self.readiness = Readiness(
-            partial(self.in_thread, lambda: self.orgs.own.conversations(limit=1))
-        )
+        self.readiness = Readiness(partial(self.in_thread, partial(check_writable, orgs)))
         self._commits: dict[str, GroupCommit] = {}
         self._task: asyncio.Task[None] | None = None
         self._threads: anyio.CapacityLimiter | None = None
@@ -141,28 +139,24 @@ class Server:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        try:
-            await self.start()
-        except RefoldError as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
+        await self.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def start(self) -> None:
-        """Reads the tokens; raises Denied without a valid one, because no client could use the
-        server."""
+        """Starts the work in the background. Nothing here needs the store: a worker may be replaced
+        while it is away."""
         self._threads = anyio.CapacityLimiter(THREADS)
-        await self.in_thread(self.tokens.follow)
-        now_ms = time.time_ns() // 1_000_000
-        if not any(token.state(now_ms) == "valid" for token in self.tokens.list()):
-            hint = "refold token create --org NAME --scope write"
-            raise Denied("there is no valid token, so no client could use this server", hint=hint)
-        if await self.in_thread(partial(passes_walls, self.orgs.own)):
-            hint = "connect as a role that is not a superuser and has no BYPASSRLS"
-            observability.log.warning(observability.line("row-level security is passed", hint=hint))
+        try:
+            await self.in_thread(self.tokens.follow)
+            if await self.in_thread(partial(passes_walls, self.orgs.own)):
+                hint = "connect as a role that is not a superuser and has no BYPASSRLS"
+                message = observability.line("row-level security is passed", hint=hint)
+                observability.log.warning(message)
+        except RefoldError as error:
+            warn("start", error)
         self.listening.start()
         self._task = asyncio.create_task(self._each_second())
 
@@ -195,6 +189,9 @@ class Server:
                     await self.in_thread(work)
                 except RefoldError as error:
                     warn("background", error)
+                except Exception as error:
+                    # Without this loop no revocation would take effect.
+                    observability.fault(error)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Runs work that may wait for the store in a worker thread."""
@@ -276,13 +273,15 @@ class Server:
 
     async def _done(self, route: Route, call: Call) -> object:
         """The result of the route, with entries in the audit log before and after it."""
-        run = partial(route.run, call)
+        run = partial(self._result, route, call)
         if call.token is None or not route.audit:
             return await self._timed(run)
         org, entry = call.token.org, entry_of(route, call.path, call.token)
         if route.audit == "read":
             self.audit.read(org, entry)
             return await self._timed(run)
+        if route.audit == "erase":
+            await self.in_thread(partial(give_back_room, self.orgs))
         await self.in_thread(partial(self.audit.write, org, entry))
         result = "error"
         try:
@@ -294,6 +293,14 @@ class Server:
         finally:
             await self.in_thread(partial(self.audit.write, org, replace(entry, result=result)))
         return value
+
+    def _result(self, route: Route, call: Call) -> object:
+        """Runs the route, in a thread. Deletions need no room: they make it."""
+        if call.token is not None and route.method != "GET" and route.audit != "erase":
+            check_room(
+                self.orgs, [call.store], len(call.body) if isinstance(call.body, bytes) else 0
+            )
+        return route.run(call)
 
     # --- appending ---
 
@@ -328,7 +335,9 @@ class Server:
     def _commit(self, org: str) -> GroupCommit:
         if org not in self._commits:
             loop = asyncio.get_running_loop()
-            self._commits[org] = GroupCommit(self.orgs.store(org), self.orgs.ends(org), loop)
+            store = self.orgs.store(org)
+            room = partial(check_room, self.orgs, [store])
+            self._commits[org] = GroupCommit(store, self.orgs.ends(org), loop, room)
         return self._commits[org]
 
     # --- the feed ---
@@ -378,33 +387,3 @@ def _expect_of(scope: Scope) -> int:
     query = scope.get("query_string", b"")
     plain = _EXPECT.fullmatch(query)
     return int(plain[1]) if plain else parsed_query(query_of(query), AppendQuery).expect
-
-
-ANSWER_S = 2.0
-AGAIN_S = 1.0
-
-
-class Readiness:
-    """Checks the store with `ask`, which raises if the store is unavailable."""
-
-    def __init__(self, ask: Callable[[], Awaitable[object]]) -> None:
-        self._ask = ask
-        self._asking: asyncio.Future[object] | None = None
-
-    async def check(self) -> None:
-        """Returns if the store answers; raises Unavailable otherwise, or if the answer is late."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._ask())
-            # All callers may be gone when it ends; then its error is dropped.
-            self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
-        asking = self._asking
-        await asyncio.wait([asking], timeout=ANSWER_S)
-        if not asking.done():
-            message = f"the store has not answered for {ANSWER_S:g} seconds"
-            raise Unavailable(message, retry_after_s=AGAIN_S)
-        asking.result()
-
-    async def stop(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)

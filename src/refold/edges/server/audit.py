@@ -25,6 +25,7 @@ from refold.core.model import Note
 from refold.edges.server.access import Token, Tokens
 from refold.edges.server.content_routes import Dropped, Forgot
 from refold.edges.server.route import Route
+from refold.errors import RefoldError
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.stored_logs import pages_of
@@ -66,7 +67,7 @@ class Audit:
         self._append(org, [entry])
 
     def flush(self) -> None:
-        """Writes the collected reads."""
+        """Writes the collected reads; after a failure, the next call writes them."""
         with self._lock:
             reads, self._reads = self._reads, Counter()
         now = time.time_ns() // 1_000_000
@@ -76,8 +77,15 @@ class Audit:
                 at_ms=now, token=token, action="read", route=route, what=what, times=times
             )
             by_org.setdefault(org, []).append(entry)
-        for org, entries in by_org.items():
-            self._append(org, entries)
+        try:
+            for org in list(by_org):
+                self._append(org, by_org[org])
+                del by_org[org]
+        except RefoldError:
+            with self._lock:
+                left = {key: times for key, times in reads.items() if key[0] in by_org}
+                self._reads.update(left)
+            raise
 
     def _append(self, org: str, entries: list[Entry]) -> None:
         notes = [Note(kind=KIND, data=msgspec.to_builtins(entry)) for entry in entries]

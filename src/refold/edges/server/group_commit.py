@@ -15,7 +15,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -41,11 +41,18 @@ class Waiting(Struct):
 
 
 class GroupCommit:
-    """Writes to one store in a thread of its own."""
+    """Writes to one store in a thread of its own. `check_room` raises an error if the disk has no
+    room for a number of bytes."""
 
-    def __init__(self, store: Store, ends: Ends, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        store: Store,
+        ends: Ends,
+        loop: asyncio.AbstractEventLoop,
+        check_room: Callable[[int], None],
+    ) -> None:
         self._store, self._loop = store, loop
-        self._ends = ends
+        self._ends, self._check_room = ends, check_room
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
         self._thread.start()
@@ -93,11 +100,12 @@ class GroupCommit:
     def _written(self, group: Sequence[Waiting]) -> list[tuple[Waiting, Exception | None]]:
         done: list[tuple[Waiting, Exception | None]] = []
         try:
+            self._check_room(sum(len(event.body) for one in group for event in one.events))
             with together(self._store):
                 done = [(waiting, self._append(waiting)) for waiting in group]
             self._store.flush()
         except Exception as error:
-            # The state of the disk is unknown: no append of this group is acknowledged.
+            # The disk is full, or its state unknown: no append of this group is acknowledged.
             self._ends.forget()
             return [(waiting, error) for waiting in group]
         return done

@@ -16,6 +16,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -159,6 +160,12 @@ def line(event: str, **fields: object) -> str:
 def warn(event: str, error: RefoldError, **fields: object) -> None:
     """Logs a failure and its reason."""
     log.warning(line(event, **fields, error=error.code, reason=_reason(error), hint=error.hint))
+
+
+def fault(error: Exception) -> None:
+    """Logs a bug: the kind of the error and its place, but not its text, which may quote a call."""
+    where = traceback.format_exception(error)[-2:-1]
+    log.error(line("fault", error=type(error).__name__, where=where))
 
 
 def _reason(error: RefoldError) -> str:

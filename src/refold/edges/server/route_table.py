@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +22,7 @@ from refold.edges.server import content_routes, log_routes
 from refold.edges.server.access import Ambiguous
 from refold.edges.server.change_feed import Changes
 from refold.edges.server.log_routes import BASE
-from refold.edges.server.observability import line, log
+from refold.edges.server.observability import fault
 from refold.edges.server.rate_limits import Flood
 from refold.edges.server.route import Call, Chunks, Lines, Plain, Route, Routes
 from refold.errors import OUTCOMES, Conflict, RefoldError, Unavailable
@@ -319,8 +318,7 @@ async def _in_chunks(chunks: Iterator[bytes], in_thread: InThread) -> AsyncItera
 def failure_of(error: Exception) -> Answer:
     """The answer for a call that failed."""
     if not isinstance(error, RefoldError):
-        where = traceback.format_exception(error)[-2:-1]
-        log.error(line("fault", error=type(error).__name__, where=where))
+        fault(error)
         failure = Failure(error="error", message="internal error; see the log of the server")
         return Answer(500, msgspec.json.encode(failure))
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 GIVEN = "REFOLD_SERVE"
 PACKAGES = ("starlette", "uvicorn")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+START_AGAIN_S = 1.0
 GARBAGE = 20_000  # objects between two collections; most objects live only for one call
 
 
@@ -156,22 +157,36 @@ def _serve_here(given: ServerSettings, config: uvicorn.Config, listening: socket
     import uvicorn
 
     _export_settings(given)
-    server = uvicorn.Server(config)
-    server.run(sockets=[listening])
-    if not server.started:
-        raise Unavailable("the server could not start; its log says why")
+    # After SIGTERM or Ctrl-C this raises KeyboardInterrupt: it returns only if nobody stopped it.
+    uvicorn.Server(config).run(sockets=[listening])
+    raise Unavailable("the server ended by itself; its log says why")
 
 
 def _serve_by_workers(
     given: ServerSettings, config: uvicorn.Config, listening: socket.socket
 ) -> None:
-    from uvicorn.supervisors import Multiprocess
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
     class Workers(Multiprocess):
         def terminate_all(self) -> None:
             """Closes the port first, so that no client connects that no worker will answer."""
             listening.close()
             super().terminate_all()
+
+        def keep_subprocess_alive(self) -> None:
+            """Replaces workers that ended. One that could not start would end all the others, so it
+            is replaced, too, after a pause: the cause may pass."""
+            is_asked = self.should_exit.is_set()
+            super().keep_subprocess_alive()
+            if is_asked or not self.should_exit.is_set():
+                return
+            time.sleep(START_AGAIN_S)
+            for at, worker in enumerate(self.processes):
+                if worker.exitcode == STARTUP_FAILURE:
+                    self.processes[at] = Process(self.config, self.sockets)
+                    self.processes[at].start()
+            self.should_exit.clear()
 
     with tempfile.TemporaryDirectory(prefix="refold-serve-") as folder:
         _export_settings(replace(given, folder=folder))

@@ -387,6 +387,25 @@ def delete(connection: apsw.Connection, conversation: str) -> None:
     recent.take_turn(connection, row.number, deleted=True)
 
 
+def delete_newest(connection: apsw.Connection, conversation: str, size_bytes: int) -> bool:
+    """Removes the newest events with bodies of about this size together, and so leaves a log that
+    is whole; whether it holds more."""
+    row = row_of(connection, conversation)
+    bounds = row.base, row.base + checks.SEQ_MAX
+    query = "SELECT place, length(body) FROM events WHERE place BETWEEN ? AND ? ORDER BY place DESC"
+    first, size = None, 0
+    for place, body_bytes in connection.execute(query, bounds):
+        if size >= size_bytes:
+            break
+        first, size = place, size + body_bytes
+    else:
+        return False
+    drop_bookmarks(connection, row)
+    connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", (first, bounds[1]))
+    recent.take_turn(connection, row.number)
+    return True
+
+
 def delete_events(connection: apsw.Connection, row: Row) -> None:
     """Removes the events that the conversation itself holds."""
     bounds = row.base, row.base + checks.SEQ_MAX

@@ -29,6 +29,7 @@ from refold.stores.sqlite.database_file import Reader
 from refold.stores.sqlite.wal import Flusher
 from refold.system import disk, process_fork
 
+SHRINK_BYTES = 256 * 1024
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -292,16 +293,48 @@ class SqliteStore:
         self._remove_copies(conversation)
         # secure_delete clears the row, but not the copies that page splits left when they moved it
         # (seen in 2 of 600 random stores). Only rewriting all pages is sure to leave no byte.
-        connection.execute("VACUUM")
-        self._scrub(connection)
+        try:
+            connection.execute("VACUUM")
+        finally:
+            self._scrub(connection)  # also after a failure: on a full disk the WAL has all of it
 
     @_guarded
     def delete(self, conversation: str) -> None:
-        with self._writing_to(conversation) as connection:
-            log.delete(connection, conversation)
+        try:
+            self._delete_at_once(conversation)
+        except apsw.FullError:
+            self._shrink(conversation)
+            self._delete_at_once(conversation)
+        connection = self._connection_to(conversation)
         self._forget(conversation)
         self._remove_copies(conversation)
         self._scrub(connection)
+
+    def _delete_at_once(self, conversation: str) -> None:
+        with self._writing_to(conversation) as connection:
+            log.delete(connection, conversation)
+
+    def _shrink(self, conversation: str) -> None:
+        """Removes the newest events step by step, because on a full disk the WAL has no room for
+        all cleared pages. Whenever this is interrupted, a shorter log is left, still undeleted."""
+        has_more = True
+        while has_more:
+            self._scrub(self._connection_to(conversation))
+            with self._writing_to(conversation) as connection:
+                has_more = log.delete_newest(connection, conversation, SHRINK_BYTES)
+            self._forget(conversation)
+
+    @_guarded
+    def spare_bytes(self) -> int:
+        """The free pages in the file. Empties the WAL first, which may hold most of the disk."""
+        connection = self._connected(writing=False)
+        if connection is None:
+            return 0
+        with suppress(apsw.BusyError, apsw.LockedError):
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        pages: int = connection.execute("PRAGMA freelist_count").get
+        size: int = connection.execute("PRAGMA page_size").get
+        return pages * size
 
     # --- repair ---
 
