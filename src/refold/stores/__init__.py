@@ -28,8 +28,8 @@ __all__ = [
     "Encrypted", "Store", "TooNew", "batch_of", "changing", "erase_events", "events_in", "hints_of",
     "is_current", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
     "key_ids", "make_key", "near_url", "open_orgs", "open_store", "own_paths", "passes_walls",
-    "reading_store", "refuse_encrypted", "server_place", "spare_bytes", "synced_of", "terms_of",
-    "together", "token_info", "trial_store", "version_of", "with_progress",
+    "reading_store", "refuse_encrypted", "server_place", "synced_of", "terms_of", "together",
+    "token_info", "trial_store", "version_of", "with_progress",
 ]  # fmt: skip
 
 
@@ -200,13 +200,6 @@ def together(store: Store) -> AbstractContextManager[None]:
 def is_on_this_disk(url: str) -> bool:
     """Whether the place is on this machine, so that writes of several logs can share one sync."""
     return url.removeprefix("hybrid:").partition(":")[0] in ("memory", "sqlite", "files")
-
-
-def spare_bytes(store: Store) -> int:
-    """How much a store on this disk can write without growing, because deletions left room in it.
-    First it gives back what it needs only for now."""
-    spare: Callable[[], int] = getattr(store, "spare_bytes", int)
-    return spare()
 
 
 def erase_events(store: Store, conversation: str, seqs: Sequence[int]) -> None:

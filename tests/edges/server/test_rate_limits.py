@@ -3,12 +3,16 @@ without room. A limit that makes no sense is refused by its name."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, fields
 
+from refold.edges.server.access import client_of
 from refold.edges.server.rate_limits import Limits, limits_of
+from refold.edges.server.serve import ServerSettings, uvicorn_config
 from refold.errors import Invalid
 from tests.edges.cli.rooms import run
 from tests.edges.server.kit import Served, no_time_passes, served
@@ -72,14 +76,56 @@ def test_a_misspelt_limit_names_the_one_that_was_meant(tmp_path) -> None:
     assert refused.exit_code == 2 and "calls_per_s" in refused.stderr
 
 
-def test_whoever_calls_without_a_token_too_often_is_left(tmp_path, monkeypatch) -> None:
+def test_a_caller_without_a_token_is_limited_except_for_what_watches_the_server(
+    tmp_path, monkeypatch
+) -> None:
+    """Behind a load balancer everybody may have one address, and its checks have it, too."""
     no_time_passes(monkeypatch)
 
     async def work(it: Served) -> None:
-        answers = [await it.client.get("/health") for _ in range(30)]
+        answers = [await it.client.get("/openapi.json") for _ in range(30)]
         refused = [one for one in answers if one.status_code == 429]
         assert len(refused) == 26 and answers[0].status_code == 200
         assert all(one.headers["connection"] == "close" for one in refused)
         assert (await it.call("GET", "conversations")).status_code == 200
+        for path in ("/health", "/ready"):
+            assert {(await it.client.get(path)).status_code for _ in range(30)} == {200}
 
     served(tmp_path, work, limits=Limits(open_calls_per_s=2.0))
+
+
+def test_a_token_without_calls_left_still_gets_the_metrics(tmp_path, monkeypatch) -> None:
+    no_time_passes(monkeypatch)
+
+    async def work(it: Served) -> None:
+        statuses = [(await it.call("GET", "conversations")).status_code for _ in range(4)]
+        assert statuses == [200, 200, 429, 429]
+        assert {(await it.call("GET", "metrics")).status_code for _ in range(9)} == {200}
+
+    served(tmp_path, work, limits=Limits(burst=2))
+
+
+@pytest.mark.parametrize("peer", ["10.1.2.3", "10.9.9.9", "2001:db8::1"])
+@pytest.mark.parametrize("forwarded", [["9.9.9.9"], ["1.1.1.1, 9.9.9.9"], ["1.1.1.1", "9.9.9.9, 10.1.0.1"]])  # fmt: skip
+def test_limits_count_the_address_that_a_trusted_proxy_names(tmp_path, peer, forwarded) -> None:
+    """What a caller wrote there itself counts for nothing."""
+    trusted = ServerSettings(store="", trusted_proxies=("10.1.0.0/16", "2001:db8::1"))
+    config = uvicorn_config(trusted)
+    seen: list[str] = []
+
+    async def app(scope, receive, send) -> None:
+        seen.append(client_of(scope))
+
+    config.app, config.factory = app, False
+    config.load()
+    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
+    scope = {"type": "http", "client": (peer, 1), "headers": headers, "asgi": {}}
+    asyncio.run(config.loaded_app(scope, None, None))
+    assert seen == [peer if peer == "10.9.9.9" else "9.9.9.9"]
+
+
+@pytest.mark.parametrize("proxy", ["*", "", "proxy.example.com", "10.0.0.1/8", "10.0.0.1,10.0.0.2"])
+def test_only_an_address_or_a_network_is_a_trusted_proxy(tmp_path, proxy: str) -> None:
+    store = f"sqlite:{tmp_path}"
+    refused = run("serve", "--check", "--store", store, "--trusted-proxy", proxy)
+    assert refused.exit_code == 2 and "10.0.0.0/24" in refused.stderr

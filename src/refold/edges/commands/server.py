@@ -85,6 +85,14 @@ def serve_team(
         tuple[str, ...],
         Meta(description="A name by which clients call it; may be repeated."),
     ] = (),
+    trusted_proxy: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="The address or network of a proxy in front, whose X-Forwarded-For names "
+            "the caller; may be repeated. Limits per address count callers, not the proxy.",
+            extra={"metavar": "ADDRESS"},
+        ),
+    ] = (),
     workers: Annotated[
         int, Meta(description="How many processes share the port.", ge=1, le=64)
     ] = 1,
@@ -118,6 +126,7 @@ def serve_team(
         host=host,
         port=port,
         names=name,
+        trusted_proxies=trusted_proxy,
         workers=workers,
         limits=limits_of(limit),
         certificate=certificate,

@@ -88,7 +88,7 @@ class Gate:
     def check_open(self, scope: AsgiScope) -> None:
         """Raises Flood if an address makes too many calls without a token."""
         try:
-            self._open_calls.take(_client_of(scope))
+            self._open_calls.take(client_of(scope))
         except Busy as error:
             self._metrics.refused["open"] += 1
             raise Flood(error.message, retry_after_s=error.retry_after_s) from error
@@ -97,11 +97,13 @@ class Gate:
         """The token of a call, whatever its state; None if it is unknown."""
         return self._tokens.find(_secret_of(scope))
 
-    def allowed(self, token: Token | None, scope: AsgiScope, level: Level, org: str) -> Token:
+    def allowed(
+        self, token: Token | None, scope: AsgiScope, level: Level, org: str, *, is_limited: bool
+    ) -> Token:
         """The token of a call, if it permits the level. NotFound for a token of another
         organization."""
         if token is None:
-            raise self._unknown(_client_of(scope))
+            raise self._unknown(client_of(scope))
         state = token.state(_now_ms())
         if state != "valid":
             self._metrics.refused["token"] += 1
@@ -112,7 +114,8 @@ class Gate:
         if not token.allows(level):
             message = f"the token may {token.scope}, but this needs {level}"
             raise Denied(message, hint="use a token with more rights")
-        self._calls.take(token.id)
+        if is_limited:
+            self._calls.take(token.id)
         return token
 
     def _unknown(self, client: str) -> RefoldError:
@@ -137,8 +140,12 @@ def _unauthorized(state: str) -> Unauthorized:
     return Unauthorized(f"the token is {state}", hint="create a new one with refold token create")
 
 
-def _client_of(scope: AsgiScope) -> str:
+def client_of(scope: AsgiScope) -> str:
     return str((scope.get("client") or ("unknown",))[0])
+
+
+HEADERS_MAX, HEADERS_BYTES_MAX = 100, 32 * 1024
+TARGET_BYTES_MAX = 128 * 1024  # room for the longest search
 
 
 class Ambiguous(Invalid):
@@ -146,14 +153,34 @@ class Ambiguous(Invalid):
     of the body that a proxy in front let through."""
 
 
+class HeadersTooLarge(RefoldError):
+    """The headers are larger than this server accepts. The connection is closed."""
+
+    code = "headers-too-large"
+
+
+class TargetTooLong(RefoldError):
+    """The URL is longer than this server accepts. The connection is closed."""
+
+    code = "url-too-long"
+
+
 def headers_of(scope: AsgiScope) -> dict[bytes, bytes]:
-    """The headers that matter; Invalid if one occurs twice, or if two state the length of the body,
-    which is ambiguous."""
+    """The headers that matter; Ambiguous if one occurs twice, or if two state the length of the
+    body. Raises an error if there are too many headers, or if they or the URL are too long."""
+    given = scope["headers"]
+    size = sum(len(name) + len(value) for name, value in given)
+    if len(given) > HEADERS_MAX or size > HEADERS_BYTES_MAX:
+        hint = f"at most {HEADERS_MAX} headers of {HEADERS_BYTES_MAX:,} bytes together"
+        raise HeadersTooLarge(f"{len(given)} headers of {size:,} bytes", hint=hint)
+    size = len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
+    if size > TARGET_BYTES_MAX:
+        raise TargetTooLong(f"a URL of {size:,} bytes", hint=f"at most {TARGET_BYTES_MAX:,}")
     found: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
+    for name, value in given:
         if name in _DECIDING:
             if name in found:
-                raise Invalid(f"{name.decode()} occurs more than once")
+                raise Ambiguous(f"{name.decode()} occurs more than once")
             found[name] = value
     if b"content-length" in found and b"transfer-encoding" in found:
         raise Ambiguous("the length of the body is stated twice", hint="send Content-Length alone")
@@ -411,6 +438,10 @@ class TooLarge(RefoldError):
     code = "too-large"
 
 
+class Slow(Unavailable):
+    """The body did not arrive in time. The connection is closed, since its rest may still come."""
+
+
 class Bodies:
     """Reads the bodies of one server's calls, and counts the bytes held in memory."""
 
@@ -476,7 +507,7 @@ async def _each_chunk(receive: Receive, within_s: float, take: Callable[[bytes],
                 take(message.get("body", b""))
                 more = message.get("more_body", False)
     except TimeoutError:
-        raise Unavailable("the body arrived too slowly", retry_after_s=1.0) from None
+        raise Slow("the body arrived too slowly", retry_after_s=1.0) from None
 
 
 def _check_length(scope: AsgiScope, most: int) -> None:

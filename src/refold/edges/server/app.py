@@ -35,7 +35,7 @@ from refold.edges.server.observability import CallLines, Metrics, Shared, as_cal
 from refold.edges.server.rate_limits import Busy, Limits
 from refold.edges.server.readiness import Readiness, check_room, check_writable, give_back_room
 from refold.edges.server.route import Call, Route, parsed_query, query_of
-from refold.edges.server.route_table import APPEND, Answer, answer_of, failure_of
+from refold.edges.server.route_table import APPEND, Answer, NotAllowed, answer_of, failure_of
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
 from refold.stores import TooNew, hints_of, passes_walls
 
@@ -53,12 +53,6 @@ _APPEND_PATH = re.compile(
 )
 _EXPECT = re.compile(rb"expect=([0-9]{1,12})")
 APPEND_NAME = APPEND.name
-
-
-class NotAllowed(RefoldError):
-    """The path exists, but not for this method."""
-
-    code = "not-allowed"
 
 
 class Server:
@@ -133,8 +127,8 @@ class Server:
             if match is Match.PARTIAL:
                 allowed.append(route.method)
         if allowed:
-            hint = f"this path supports {', '.join(allowed)}"
-            raise NotAllowed(f"this path does not support {scope['method']:.20}", hint=hint)
+            message = f"this path does not support {scope['method']:.20}"
+            raise NotAllowed(message, methods=allowed)
         raise NotFound("there is no such route", hint="see /openapi.json")
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
@@ -212,7 +206,7 @@ class Server:
             await self.in_thread(self.tokens.follow)
             self._followed_at = time.monotonic()
             token = self.gate.find(scope)
-        return self.gate.allowed(token, scope, route.level, org)
+        return self.gate.allowed(token, scope, route.level, org, is_limited=route.is_limited)
 
     async def _serve(
         self, route: Route, path: dict[str, str], scope: Scope, receive: Receive
@@ -220,7 +214,8 @@ class Server:
         scope["refold.route"] = route.name
         token = None
         if route.level == "open":
-            self.gate.check_open(scope)
+            if route.is_limited:
+                self.gate.check_open(scope)
         else:
             token = await self._authorized(scope, route, path.get("org", ""))
         call = Call(

@@ -38,6 +38,18 @@ class Connection(H11Protocol):
         if self.cycle is None and not self.transport.is_closing():
             self.transport.close()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is not HTTP, and closes. If the fault is in the rest of a call that already
+        has an answer, a second one would be taken for that of the next call."""
+        cycle = self.cycle
+        if cycle is not None and cycle.response_started and cycle.more_body:
+            self.transport.close()
+            return
+        if cycle is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        super().send_400_response(msg)
+
     def shutdown(self) -> None:
         """Stops the connection. Feed listeners end now, because their calls would not; a new
         connection may have a call on the way."""
@@ -84,6 +96,7 @@ class JoinedWrites:
 
 
 BACKLOG = 4_096
+HEAD_BYTES_MAX = 256 * 1024  # of a request; the team server refuses less, and says so
 KEEP_ALIVE_S = 75
 STOP_S = 10
 
@@ -98,6 +111,7 @@ SETTINGS: dict[str, Any] = {
     "date_header": False,
     "proxy_headers": False,
     "backlog": BACKLOG,
+    "h11_max_incomplete_event_size": HEAD_BYTES_MAX,
     "timeout_keep_alive": KEEP_ALIVE_S,
     "timeout_graceful_shutdown": STOP_S,
 }

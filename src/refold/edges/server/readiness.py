@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from refold.edges.server.access import LOG, Orgs
 from refold.errors import NotFound, Unavailable
-from refold.stores import spare_bytes
 from refold.stores.protocol import Store
 
 ANSWER_S = 2.0
@@ -83,7 +82,7 @@ def check_room(orgs: Orgs, stores: Iterable[Store], size_bytes: int) -> None:
         return
     if not _is_short(orgs, size_bytes):
         return
-    spare = max(map(spare_bytes, stores), default=0)
+    spare = max(map(_spare_bytes, stores), default=0)
     free, reserve = _room(orgs)
     is_spare = spare >= max(size_bytes, SPARE_BYTES_MIN) and free - size_bytes >= reserve // 2
     if free - 2 * size_bytes < reserve and not is_spare:
@@ -95,7 +94,13 @@ def give_back_room(orgs: Orgs) -> None:
     """Returns the room that the logs of databases use, if the disk is short of it."""
     if orgs.is_local and _is_short(orgs, 0):
         for store in (*orgs.opened(), orgs.own):
-            spare_bytes(store)
+            _spare_bytes(store)
+
+
+def _spare_bytes(store: Store) -> int:
+    """How much a database can write without growing. First it gives back what its log uses."""
+    spare: Callable[[], int] = getattr(store, "spare_bytes", int)
+    return spare()
 
 
 def _is_short(orgs: Orgs, size_bytes: int) -> bool:

@@ -71,9 +71,13 @@ class Call(Struct, frozen=True, kw_only=True):
 def parsed_query(query: Mapping[str, str], type: type[S]) -> S:
     """A query as a value; Invalid with the name of the wrong parameter."""
     try:
-        return decoding.convert(dict(query), type, strict=False)
+        found = decoding.convert(dict(query), type, strict=False)
     except msgspec.ValidationError as error:
         raise Invalid(f"invalid query: {error}") from error
+    for name in query:
+        if getattr(found, name) is None:
+            raise Invalid(f"invalid query: {name} cannot be null", hint="leave it out")
+    return found
 
 
 class Lines(Struct, frozen=True):
@@ -114,7 +118,9 @@ class Route(Struct, frozen=True, kw_only=True):
     """One route. `path` has its variables in braces; `query`, `body` and `gives` are the types of
     input and answer. `streams`: the body is streamed to the function. `has_events`: it also answers
     with server-sent events, if the client accepts these. `waits` is false for an answer from
-    memory, without a thread. `audit` is the kind of its entry in the audit log."""
+    memory, without a thread. `is_limited` is false for those that watch the server, which get an
+    answer however much else comes from their address. `audit` is the kind of its entry in the audit
+    log."""
 
     method: Method
     path: str
@@ -128,6 +134,7 @@ class Route(Struct, frozen=True, kw_only=True):
     streams: bool = False
     has_events: bool = False
     waits: bool = True
+    is_limited: bool = True
     audit: Literal["", "read", "erase", "admin"] = ""
 
     @property

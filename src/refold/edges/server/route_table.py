@@ -1,7 +1,7 @@
 """The table of all routes, the OpenAPI document made from it, and answers.
 
 The document is derived from the table. Answers are JSON values, lines, streamed chunks, and errors.
-Every refold error has its status (`errors.OUTCOMES`, and four that only HTTP has); any other is a
+Every refold error has its status (`errors.OUTCOMES`, and some that only HTTP has); any other is a
 bug, which is logged and not shown to the caller. Neighbours: `log_routes` and `content_routes` have
 most routes, `app` answers.
 """
@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from refold import __version__
 from refold.edges.server import content_routes, log_routes
-from refold.edges.server.access import Ambiguous
+from refold.edges.server.access import Ambiguous, HeadersTooLarge, Slow, TargetTooLong
 from refold.edges.server.change_feed import Changes
 from refold.edges.server.log_routes import BASE
 from refold.edges.server.observability import fault
@@ -70,16 +70,16 @@ def token(call: Call) -> TokenAbout:
     return TokenAbout(id=own.id, org=own.org, scope=own.scope, expires_ms=own.expires_ms)
 
 
-@ROUTES.add("GET", "/health", "open", gives=Health, waits=False)
+@ROUTES.add("GET", "/health", "open", gives=Health, waits=False, is_limited=False)
 def health(call: Call) -> Health:
     """Report that the server is running."""
     return Health(status="ok")
 
 
-@ROUTES.add("GET", "/ready", "open", gives=Health)
+@ROUTES.add("GET", "/ready", "open", gives=Health, is_limited=False)
 def ready(call: Call) -> Health:
-    """Report whether the server can serve."""
-    # The application asks the store first: a load balancer skips a server without its database.
+    """Report whether the server can serve and write."""
+    # The application tries a write first: a load balancer skips a server that cannot write.
     return Health(status="ready")
 
 
@@ -96,7 +96,7 @@ def table(server: Server) -> list[Route]:
         """This document."""
         return Plain(encoded(), mime="application/json")
 
-    @routes.add("GET", f"{BASE}/metrics", "admin", gives="text")
+    @routes.add("GET", f"{BASE}/metrics", "admin", gives="text", is_limited=False)
     def metrics(call: Call) -> Plain:
         """Counts, in Prometheus' text format."""
         return Plain(server.metrics_text().encode())
@@ -120,10 +120,12 @@ ERRORS = {
     "405": "The path does not support this method.",
     "409": "The log has grown since it was read.",
     "413": "Too large.",
+    "414": "The URL is too long.",
     "429": "Too many calls; Retry-After says when to retry.",
+    "431": "The headers are too large.",
     "503": "Unavailable; Retry-After says when to retry.",
 }
-OPEN_ERRORS = ("400", "403", "405", "429", "503")
+OPEN_ERRORS = ("400", "403", "405", "414", "429", "431", "503")
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -230,7 +232,15 @@ def _content(kind: object, named: dict[Any, Any]) -> dict[str, Any]:
 
 
 # Errors that only HTTP has.
-STATUSES = {"unauthorized": 401, "not-allowed": 405, "too-large": 413, "busy": 429}
+STATUSES = {
+    "unauthorized": 401,
+    "not-allowed": 405,
+    "too-large": 413,
+    "url-too-long": 414,
+    "busy": 429,
+    "headers-too-large": 431,
+}
+CLOSING = (Flood, Ambiguous, Slow, HeadersTooLarge, TargetTooLong)
 _HIDDEN = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 JSON = "application/json"
 # A caller that does not read its answer is disconnected; a small answer is in the socket's buffer.
@@ -238,6 +248,16 @@ SEND_S, SMALL_BYTES = 60.0, 32 * 1024
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+class NotAllowed(RefoldError):
+    """The path exists, but not for this method. `methods` are those that it has."""
+
+    code = "not-allowed"
+
+    def __init__(self, message: str, *, methods: Sequence[str]) -> None:
+        super().__init__(message, hint=f"this path supports {', '.join(methods)}")
+        self.methods = methods
 
 
 class Answer:
@@ -327,7 +347,9 @@ def failure_of(error: Exception) -> Answer:
     headers: list[tuple[bytes, bytes]] = []
     if isinstance(error, Unavailable) and error.retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
-    if isinstance(error, Flood | Ambiguous):
+    if isinstance(error, NotAllowed):
+        headers.append((b"allow", ", ".join(error.methods).encode()))
+    if isinstance(error, CLOSING):
         headers.append((b"connection", b"close"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import ipaddress
 import json
 import logging
 import multiprocessing
@@ -20,7 +21,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +29,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold import decoding
+from refold.checked import quoted
 from refold.edges.server.access import Orgs, Tokens
 from refold.edges.server.connection import SETTINGS, listen, log_to_stderr
 from refold.edges.server.observability import Shared
@@ -50,7 +52,8 @@ GARBAGE = 20_000  # objects between two collections; most objects live only for 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
     """The settings of a server. `names` are the host names that clients may use; empty means any.
-    `direct` is the address of the store's database without a pooler. `limits` are for all workers
+    `direct` is the address of the store's database without a pooler. `trusted_proxies` are
+    addresses and networks whose X-Forwarded-For is believed. `limits` are for all workers
     together."""
 
     store: str
@@ -58,6 +61,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8_741
     names: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
     workers: int = 1
     certificate: str = ""
     key: str = ""
@@ -80,6 +84,7 @@ def checked(given: ServerSettings) -> str:
         message = f"{given.host} can be reached from other machines, but has no host name"
         hint = "--name refold.example.com, and --certificate, or a proxy with TLS"
         raise Invalid(message, hint=hint)
+    _check_proxies(given.trusted_proxies)
     _check_certificate(given)
     orgs = Orgs(given.store)
     try:
@@ -91,6 +96,16 @@ def checked(given: ServerSettings) -> str:
         return orgs.shown_place
     finally:
         orgs.close()
+
+
+def _check_proxies(proxies: Sequence[str]) -> None:
+    for proxy in proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            message = f"{quoted(proxy)} is not the address of a proxy"
+            hint = "an address such as 10.0.0.7, or a network such as 10.0.0.0/24"
+            raise Invalid(message, hint=hint) from error
 
 
 def _check_certificate(given: ServerSettings) -> None:
@@ -219,7 +234,8 @@ def uvicorn_config(given: ServerSettings) -> uvicorn.Config:
         "refold.edges.server.serve:application",
         factory=True,
         workers=given.workers,
-        **SETTINGS,
+        **{**SETTINGS, "proxy_headers": bool(given.trusted_proxies)},
+        forwarded_allow_ips=list(given.trusted_proxies),
         ssl_certfile=given.certificate or None,
         ssl_keyfile=given.key or None,
     )
