@@ -78,7 +78,7 @@ def test_a_file_is_written_whole_for_the_owner_alone(tmp_path: Path) -> None:
 def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
     path = tmp_path / "talk.md"
     path.write_text("mine")
-    with pytest.raises(Conflict, match="exists already"):
+    with pytest.raises(Conflict, match="already exists"):
         export_file(talk(), "talk", str(path))
     assert path.read_text() == "mine"
     export_file(talk(), "talk", str(path), force=True)

@@ -101,6 +101,6 @@ def test_a_backup_over_a_file_names_no_option_of_the_shell(
     context: refold.Context, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.json").write_text("mine")
-    with pytest.raises(Conflict, match="exists already") as refused:
+    with pytest.raises(Conflict, match="already exists") as refused:
         context.clear(backup=tmp_path / "mine.json")
     assert "--" not in str(refused.value)

@@ -207,7 +207,7 @@ def export_file(
     wanted = format or format_of(path)
     chunks = chunks_of(store, conversation, wanted, secrets=secrets, emails=emails)
     if os.path.lexists(path) and not force:
-        raise Conflict(f"{path} exists already", hint="choose another name, or remove it first")
+        raise Conflict(f"{path} already exists", hint="choose another name, or remove it first")
     return write_file(path, chunks)
 
 

@@ -251,7 +251,7 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
         except NotFound:
             return id
         if fixed:
-            there = f"the conversation {id!r} exists already"
+            there = f"the conversation {id!r} already exists"
             raise Conflict(there, head=taken.head, hint="choose another id")
         if taken.head >= newest.seq and chain_at(store, taken, newest.seq) == newest.chain:
             same = f"{taken.id!r} already holds this log; nothing was written"

@@ -338,7 +338,7 @@ def from_lines(lines: bytes) -> list[Event]:
 def _event_of(line: _Line) -> Event:
     if line.v > FORMAT:
         raise Invalid(
-            f"format version {line.v}, this refold reads up to {FORMAT}", hint="upgrade refold"
+            f"format version {line.v}; this refold reads up to {FORMAT}", hint="upgrade refold"
         )
     if not EVENT_ID.fullmatch(line.id):
         UUID(line.id)  # raises ValueError, unless it is another spelling

@@ -78,7 +78,7 @@ def spawn(
         child = _opened_beside(context, id, model=model or context._model.info.name)
         if head := child._open.state.head:
             hint = "choose another id"
-            raise Conflict(f"the conversation {id!r} exists already", head=head, hint=hint)
+            raise Conflict(f"the conversation {id!r} already exists", head=head, hint=hint)
         drafts = [*map(log.draft, shared), *context._intake.message(opening, "refold")]
         child._open.append(drafts)
     child.update(metadata=metadata)

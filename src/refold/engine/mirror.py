@@ -108,7 +108,7 @@ class Mirror:
                 # Thinking from another history does not belong to this one.
                 upto = 0 if found == "forked" else upto
                 first_new = min(first_new, known)
-        message = f"{self._log.id}: other writers were faster {TRIES_MAX} times"
+        message = f"{self._log.id}: other writers got in first {TRIES_MAX} times"
         raise Conflict(message, head=self._log.state.head, hint="hand the list over again")
 
     # --- comparing ---

@@ -564,7 +564,7 @@ def append_reply(
             return []
         if events := log.append(drafts, fresh=lambda _: False, at_ms=at_ms):
             return events
-    message = f"{log.id}: other writers were faster {TRIES_MAX} times"
+    message = f"{log.id}: other writers got in first {TRIES_MAX} times"
     raise Conflict(message, head=log.state.head, hint="try again")
 
 

@@ -271,7 +271,7 @@ class Log:
                 done += events[:at]
                 events = self._rebased(events[at:])
         else:
-            message = f"{self.conversation}: other writers were faster {TRIES_MAX} times"
+            message = f"{self.conversation}: other writers got in first {TRIES_MAX} times"
             raise Conflict(message, head=self.state.head, hint="try again")
         if ahead is not None:
             self.state = ahead

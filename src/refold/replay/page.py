@@ -390,7 +390,7 @@ def write(path: Path, page: str, mark: str) -> None:
     try:
         # A link counts as a file, wherever it leads.
         if os.path.lexists(path) and not (is_regular(str(path)) and _begins_with(path, begin)):
-            reason = f"{quoted(str(path))} exists already, and refold did not write it"
+            reason = f"{quoted(str(path))} already exists, and refold did not write it"
             raise Conflict(reason, hint="choose another name")
     except OSError as error:
         raise os_failure(error, f"cannot read {quoted(str(path))}") from error

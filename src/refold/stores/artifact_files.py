@@ -124,7 +124,7 @@ class Artifacts:
         return str(hasher.hexdigest())
 
     def _settle(self, pending: str, digest: str, suffix: str) -> None:
-        """Renames the file to its final name, unless the content exists already."""
+        """Renames the file to its final name, unless the content already exists."""
         self._scan()
         known = self._find(digest)
         if known is not None and _digest_of(known) != digest:

@@ -1,8 +1,8 @@
-"""The checks that every store makes first, and the errors that all of them raise.
+"""The checks that every store runs first, and the errors that all stores raise.
 
-A gap in the events or a link that belongs to another user is refused here, so no store has to trust
-its input further in. Neighbours: `core.ids` checks ids and digests, `event_lines` writes events as
-lines.
+A gap in the events or a symbolic link owned by another user is refused here, so the stores can
+trust their input after that. Neighbours: `core.ids` checks ids and digests, `event_lines` writes
+events as lines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _POSITION = regex(r"[1-9][0-9]{0,8}")
 
 def checked_store(store: type[S]) -> type[S]:
     """Returns the class with arguments checked in every method of the store protocol. A number
-    above every possible seq names no event; it is not an invalid value."""
+    above the largest possible seq is valid: there is no such event."""
 
     for name, method in list(vars(store).items()):
         if name in vars(Store) and not name.startswith("_") and callable(method):
@@ -42,7 +42,7 @@ def check_append(
     conversation: str, events: Sequence[Event], expect: int, *, known: bool = False
 ) -> None:
     """Raises Invalid unless the events follow head `expect` without a gap, none over its limit. The
-    id of a `known` conversation was checked before."""
+    id of a `known` conversation has already been checked."""
     if not known:
         ids.conversation_checked(conversation)
     if not 0 <= expect <= SEQ_MAX - len(events):
@@ -50,7 +50,7 @@ def check_append(
         raise Invalid(f"expect={expect} is not a head", hint=hint)
     for seq, event in enumerate(events, expect + 1):
         if event.seq != seq:
-            message = f"event {event.seq} is in the place of {seq}"
+            message = f"expected event {seq}, got event {event.seq}"
             raise Invalid(message, hint="number events from expect + 1")
         if len(event.body) > codec.EVENT_BYTES_MAX:
             size = f"event {seq} has {len(event.body):,} bytes, over the limit"
@@ -58,24 +58,24 @@ def check_append(
 
 
 def refuse_link_of_another(path: str, found: os.stat_result) -> None:
-    """Raises Denied for a link that another user may point elsewhere."""
+    """Raises Denied for a symbolic link that another user could redirect."""
     if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, posix.user_id()):
-        message = f"{path} is a link that belongs to user {found.st_uid}"
+        message = f"{path} is a symbolic link owned by user {found.st_uid}"
         raise Denied(message, hint="use the real path of the store")
 
 
 def bounded(number: int) -> int:
-    """The number, limited to the range of a seq: a larger limit or end means the same."""
+    """The number, clamped to the range of a seq: a larger limit or end has the same effect."""
     return min(max(0, number), SEQ_MAX)
 
 
 def stamp() -> str:
-    """A unique name with the time: two repairs may happen in one millisecond."""
+    """A unique name with the time. Two repairs may happen in the same millisecond."""
     return f"{now_ms()}-{secrets.token_hex(4)}"
 
 
 def now_ms() -> int:
-    """The current time, for a `put`."""
+    """The current time in milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -93,8 +93,8 @@ def title_in(events: Iterable[Event]) -> str | None:
 
 
 def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
-    """Whether exactly these events are stored already: a retry of an append whose answer was lost.
-    The chain of an event covers all events before it."""
+    """Whether exactly these events are already stored, by an append whose response was lost. The
+    chain of an event covers all events before it."""
     return [event.chain for event in kept] == [event.chain for event in events]
 
 
@@ -102,9 +102,9 @@ def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
 
 
 def unknown(conversation: str) -> NotFound:
-    # A user who means a position in the list may leave out the "@".
+    # A user who means a position in the list may forget the "@".
     is_position = _POSITION.fullmatch(conversation)
-    meant = f"@{conversation} is the one at that position in the list; " if is_position else ""
+    meant = f"for position {conversation} in the list, use @{conversation}; " if is_position else ""
     hint = f"{meant}refold list shows all conversations"
     return NotFound(f"there is no conversation {conversation!r}", hint=hint)
 
@@ -120,13 +120,13 @@ def written_meanwhile(conversation: str, head: int) -> Conflict:
 
 def taken(conversation: str, head: int) -> Conflict:
     return Conflict(
-        f"the conversation {conversation!r} exists already", head=head, hint="choose another id"
+        f"conversation {conversation!r} already exists", head=head, hint="choose another id"
     )
 
 
 def forked(conversation: str, fork: str, head: int) -> Conflict:
     return Conflict(
-        f"{conversation!r} is still read by its fork {fork!r}",
+        f"{conversation!r} is still used by its fork {fork!r}",
         head=head,
         hint=f"delete {fork!r} first, or keep both",
     )
@@ -148,7 +148,7 @@ def no_artifact(digest: str) -> NotFound:
 
 
 def not_bytes(error: TypeError) -> Invalid:
-    return Invalid(f"an artifact consists of bytes: {error}", hint="encode text first")
+    return Invalid(f"an artifact's content must be bytes: {error}", hint="encode text first")
 
 
 def closed(url: str) -> Invalid:
@@ -165,11 +165,11 @@ class Encrypted(Denied):
 
     def __init__(self, conversation: str, key: str, url: str) -> None:
         self.said = f"{conversation} is encrypted with the key {quoted(key, 40)}"
-        where = f"{self.said} in {url}, and this store has none (&key=FILE)"
+        where = f"{self.said} in {url}, and this store was opened without it (&key=FILE)"
         hint = "copy the key file from a device that has it: hybrid:NEAR?far=FAR&key=FILE"
         super().__init__(where, hint=hint)
 
 
 def too_new(path: str, version: int, newest: int) -> TooNew:
-    message = f"{path} has version {version}, this refold reads up to {newest}"
+    message = f"{path} has version {version}; this refold reads versions up to {newest}"
     return TooNew(message, hint="upgrade refold")

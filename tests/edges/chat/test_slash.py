@@ -297,7 +297,7 @@ def test_new_never_opens_what_is_there(chat: Any, name: str) -> None:
         chat.answer("count to 3")
         told(chat, "/resume talk")
     text = " ".join(told(chat, f"/new {name}").split())
-    assert "exists already" in text and f"/resume {name} continues it" in text
+    assert "already exists" in text and f"/resume {name} continues it" in text
     assert chat.context.id == "talk"
 
 

@@ -86,7 +86,7 @@ def test_fork_starts_another_conversation_and_leaves_this_one(url: str) -> None:
     [row] = [row for row in as_json("list")["conversations"] if row["id"] == "other"]
     assert row["title"] == "Fork of Fix the login test"
     assert (row["parent"], row["parent_seq"]) == ("fix-login", 9)
-    assert "the conversation 'other' exists already" in refused("fork", "fix-login", "other")
+    assert "conversation 'other' already exists" in refused("fork", "fix-login", "other")
     assert "there is no event #99" in refused("fork", "fix-login", "new", "--at", "99")
     assert refused("fork", "fix-login", "../x")
 

@@ -99,5 +99,5 @@ def test_a_place_without_its_mark_is_told_with_it(
     url: str, place: str, words: tuple[str, ...]
 ) -> None:
     missing = run(*words, place, input="")
-    assert f"@{place} is the one at that position in the list" in missing.stderr
+    assert f"for position {place} in the list, use @{place}" in missing.stderr
     assert "refold list shows" in missing.stderr

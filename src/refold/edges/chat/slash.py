@@ -270,7 +270,7 @@ def resume(
 def new(chat: Chat, *, conversation: NewId = "") -> None:
     id = open_id_checked(conversation or new_id(chat.store))
     if is_taken(chat.store, id):
-        reason = f"the conversation {quoted(id, 80)} exists already"
+        reason = f"the conversation {quoted(id, 80)} already exists"
         raise Conflict(reason, hint=f"/resume {id} continues it; or choose another id")
     chat.go_to(id)
     chat.shown.aside(f"This is {chat.context.id}, a new conversation")

@@ -51,7 +51,7 @@ def export_memory(
     disk.check_name(file)
     if os.path.lexists(file) and not force:
         hint = "choose another name, or use --force to replace it"
-        raise Conflict(f"{file} exists already", hint=hint)
+        raise Conflict(f"{file} already exists", hint=hint)
     size_bytes = write_file(file, lines)
     return ExportedMemory(file=file, versions=len(lines) - 1, size_bytes=size_bytes)
 

@@ -1,11 +1,12 @@
 """The server's metrics for Prometheus, and its log. Neither contains content, names of
 conversations or people, or secrets.
 
-Several workers share one port, so a scraper cannot choose the one that answers. Each writes its
-counts to its own file each second, and the answering one adds them up; counts of an ended worker
-stay. The log has one JSON object per line, with event and time. The reason for an unavailable store
-is for the operator: it is in the log, not in the answer. Neighbours: `app` and `change_feed` count
-and log, `serve` makes the folder and configures the log.
+Several workers share one port, so a scraper cannot choose which one answers. Each worker writes its
+counts to its own file every second, and the worker that answers adds them up; the counts of a
+worker that has exited are kept. The log has one JSON object per line, with an event name and a
+time. The reason why a store is unavailable is for the operator: it is in the log, not in the
+response. Neighbours: `app` and `change_feed` count and log, `serve` creates the folder and
+configures the log.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from refold.stores import Encrypted
 from refold.system.disk import replace_file
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-ENDED_S = 10.0  # a worker without a write for this time has ended
+ENDED_S = 10.0  # a worker that has not written for this long has exited
 FILES_MAX = 1_000
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """The counts of one process. `times` are numbers of calls by duration, `gauges` current
-    values."""
+    """The counts of one process. `times` has the number of calls by duration, `gauges` the
+    current values."""
 
-    calls: list[tuple[str, int, int]]  # route, status, number
+    calls: list[tuple[str, int, int]]  # route, status, count
     times: list[int]
     time_s: float
     events: int
@@ -51,7 +52,7 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 
 class Metrics:
-    """Counts of one process; only the loop's thread writes to them, except for events."""
+    """The counts of one process. Only the event loop's thread changes them, except for `events`."""
 
     def __init__(self) -> None:
         self.calls: Counter[tuple[str, int]] = Counter()
@@ -67,12 +68,12 @@ class Metrics:
         self._times[bisect_left(BOUNDS_S, took_s)] += 1
 
     def add_events(self, number: int) -> None:
-        """Counts appended events. Called by any thread."""
+        """Counts appended events. Any thread may call this."""
         with self._adding:
             self.events += number
 
     def counts(self, gauges: dict[str, int]) -> Counts:
-        """All counts at this moment, copied, because counting continues."""
+        """A copy of the current counts, because counting continues."""
         return Counts(
             calls=[(*call, count) for call, count in self.calls.copy().items()],
             times=list(self._times),
@@ -91,12 +92,12 @@ class Shared:
 
     def write(self, counts: Counts) -> None:
         """Writes this worker's counts. A missing folder or a full disk does not stop the server;
-        then the other workers lack the newest counts."""
+        the other workers then see older counts."""
         with contextlib.suppress(OSError):
             replace_file(str(self._folder / self._own), msgspec.json.encode(counts))
 
     def others(self) -> Iterator[Counts]:
-        """The counts of the other workers; without gauges for those that have ended."""
+        """The counts of the other workers; without gauges for those that have exited."""
         for path in sorted(self._folder.glob("*.json"))[:FILES_MAX]:
             with contextlib.suppress(OSError):
                 if path.name != self._own:
@@ -106,7 +107,7 @@ class Shared:
 
 
 def text_of(workers: Sequence[Counts]) -> str:
-    """The counts of all workers together, in Prometheus' text format."""
+    """The combined counts of all workers, in the Prometheus text format."""
     calls: Counter[tuple[str, int]] = Counter()
     refused: Counter[str] = Counter()
     gauges: Counter[str] = Counter()
@@ -169,28 +170,28 @@ def fault(error: Exception) -> None:
 
 
 def _reason(error: RefoldError) -> str:
-    """The reason, without secrets. Paths may contain names of conversations, so an error of the
-    operating system is reduced to its own text."""
+    """The reason, without secrets. Paths may contain names of conversations, so an
+    operating system error is reduced to the system's own text."""
     cause = error.__cause__
     text = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
     return redacted(text)[:REASON_CHARS_MAX]
 
 
 def as_callers_see(error: RefoldError) -> RefoldError:
-    """The error of a store without details of that store, which are only for the log. It is a
-    temporary failure, since another server may reach the store. Encrypted content is refused
-    permanently."""
+    """The error that a caller gets for a store's error: without details of the store, which go only
+    to the log. The failure is reported as temporary, since another server may reach the store,
+    except that encrypted content is refused for good."""
     if isinstance(error, Encrypted):
         return Denied(f"{error.said}, which no server has", hint=SYNCED_HINT)
     warn("store", error)
     retry_s = error.retry_after_s if isinstance(error, Unavailable) else None
-    hint = "try again; the log of the server has the reason"
-    message = "the store of this server is unavailable"
+    hint = "try again; the server log has the reason"
+    message = "this server's store is unavailable"
     return Unavailable(message, retry_after_s=retry_s or STORE_AGAIN_S, hint=hint)
 
 
 class CallLines:
-    """The log lines of recent calls, written together, which costs less."""
+    """The log lines of recent calls, written in batches, which is cheaper."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -199,7 +200,8 @@ class CallLines:
         """Adds the line of a call, without contents, names of conversations, or secrets."""
         if log.isEnabledFor(logging.INFO):
             route, token = scope["refold.route"], scope.get("refold.token", "")
-            # All of these values are ours, and none has a character that JSON would escape.
+            # None of these values comes from the caller, and none has a character that JSON
+            # escapes.
             self._lines.append(
                 f'{{"event": "call", "at": {time.time():.3f}, "route": "{route}", '
                 f'"status": {status}, "ms": {took_s * 1_000:.2f}, "token": "{token}"}}'

@@ -339,7 +339,7 @@ def failure_of(error: Exception) -> Answer:
     """The answer for a call that failed."""
     if not isinstance(error, RefoldError):
         fault(error)
-        failure = Failure(error="error", message="internal error; see the log of the server")
+        failure = Failure(error="error", message="internal error; see the server log")
         return Answer(500, msgspec.json.encode(failure))
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
     head = error.head if isinstance(error, Conflict) else msgspec.UNSET

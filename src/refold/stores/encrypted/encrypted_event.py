@@ -122,7 +122,7 @@ def _hidden(envelope: Envelope, event: Event, key: Key) -> bytes:
     try:
         plain = msgspec.msgpack.encode(envelope)
     except (UnicodeEncodeError, OverflowError) as error:
-        hint = "text without surrogates, numbers of 64 bits"
+        hint = "use text without surrogates, and 64-bit numbers"
         raise Invalid(f"event {event.seq} is not storable: {error}", hint=hint) from error
     return cipher.encrypt(key.derived(ENVELOPES), plain, _place(event))
 

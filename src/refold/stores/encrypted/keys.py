@@ -145,7 +145,7 @@ def create(path: str, key: Key) -> Keys:
     path = os.path.expanduser(path)
     if os.path.lexists(path):
         hint = "--rotate puts a newer key in front of it; another name makes another file"
-        raise Conflict(f"the file {path} exists already", head=0, hint=hint)
+        raise Conflict(f"the file {path} already exists", head=0, hint=hint)
     return _write(path, [key])
 
 

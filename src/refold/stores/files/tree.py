@@ -93,7 +93,7 @@ class Tree:
         fill: Callable[[str], None] | None = None,
     ) -> bool:
         """Creates the folder with these files and those that `fill` adds, all at once. False if it
-        exists already."""
+        already exists."""
         pending = self._hidden(NEW)
         disk.make_folder(pending, durable=False)
         try:
@@ -245,7 +245,7 @@ def link(folder: str, events: Iterable[Event], location: Location) -> None:
         disk.refuse_link(folder)
         disk.make_folder(folder, durable=False)
         name = os.path.join(folder, os.path.basename(path))
-        # Where the link exists already, or the disk has no hard links, the .meta.json leads to the
+        # Where the link already exists, or the disk has no hard links, the .meta.json leads to the
         # content.
         with suppress(OSError):
             os.link(path, name)

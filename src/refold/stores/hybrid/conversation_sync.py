@@ -24,15 +24,15 @@ from refold.stores.hybrid.sync_record import Move, Moves
 from refold.stores.protocol import Store, SyncListener
 
 ROUNDS_MAX = 20  # lost races against other writers
-FORKS_MAX = 4  # of one tail, each made because the one before it has diverged
+FORKS_MAX = 4  # of one tail, each created because the previous one had diverged
 PAGE_EVENTS = 256
 PAGE_BYTES = 1024 * 1024
 SUFFIX = ".bin"
 
 
 class Exchanged(Struct, kw_only=True):
-    """Work done for one conversation: transferred events and contents, the fork made of a near
-    tail, and the common `head`. A conversation that `was_here` and is now gone was deleted,
+    """Work done for one conversation: transferred events and contents, the fork created from
+    a near tail, and the common `head`. A conversation that `was_here` and is now gone was deleted,
     and is not fetched again. `missing` holds the artifacts that neither side has, by the seq of
     the event that names them."""
 
@@ -62,8 +62,8 @@ Check = Callable[[Sequence[Event]], None]
 
 
 class Exchange:
-    """Brings conversations to the same state near and far. `check` raises an error for events that
-    must not be sent."""
+    """Brings conversations to the same state in the near and the far store. `check` raises an error
+    for events that must not be sent."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Exchange:
                     return done
             except Conflict:
                 continue  # someone wrote in the meantime: compare again
-        message = f"{id}: other writers were faster {ROUNDS_MAX} times"
+        message = f"{id}: other writers got in first {ROUNDS_MAX} times"
         raise Conflict(message, hint="sync again")
 
     def _step(self, id: str, done: Exchanged) -> bool:
@@ -201,7 +201,7 @@ class Exchange:
     def _erase_named(
         self, id: str, events: Sequence[Event], *, near_head: int, far_head: int
     ) -> int:
-        """Erases, on both sides, the events named by these erase events, before those arrive."""
+        """Erases, on both sides, the events named by these erase events, before these arrive."""
         count = 0
         for seq in sorted(diverged_logs.targets(events)):
             count += seq <= near_head and diverged_logs.erase_event(self.near, self.far, id, seq)
@@ -325,7 +325,7 @@ class Exchange:
             if same == len(there):
                 return Fork(id=fork, parent=parent, at=at, rest=rest[same:])
             parent, at, rest = fork, at + same, rest[same:]
-        message = f"{id!r} has to be forked, and there is another {fork!r}"
+        message = f"{id!r} cannot be forked: the id {fork!r} belongs to another conversation"
         raise Invalid(message, hint=f"copy {fork!r} to another store, then delete it here")
 
     def _keep_fork(self, fork: Fork, tail: Sequence[Event]) -> None:

@@ -1,16 +1,16 @@
-"""Connections to the database, and work on them that is repeated if a failure can pass.
+"""Connections to the database, and work on them that is retried after a transient failure.
 
-Work is a function of a connection that is safe to do twice, so a server that dies or hands over to
-its standby costs a wait, not an error: the work is repeated on the next connection, for as long as
-the address allows. Every statement and every lock has a limit, and a commit is on the disk when it
-is acknowledged. Behind a pooler that shares server connections between clients (pgbouncer) no state
-may stay on a session: limits are set in each transaction, and no statement is prepared. A
+Work is a function that takes a connection and is safe to run twice, so a server crash or a failover
+to the standby costs a wait, not an error: the work is repeated on the next connection, for as long
+as the address allows. Every statement and every lock has a timeout, and a commit is on disk when it
+is acknowledged. Behind a pooler that shares server connections between clients (pgbouncer), no
+state may be left on a session: limits are set in each transaction, and no statement is prepared. A
 connection is set to one org at a time, and sees only that org's rows (`schema.walls`).
 
-The pool lends connections to one thread and one org at a time; stores of several orgs may share it.
-A connection is made when a caller needs it, so the caller gets the reason if that fails; no thread
-works in the background, and a forked child starts with an empty pool. Neighbours: `store`,
-`search_index` and `notifications` bring the work, `schema` has the tables, `log` uses the arrays.
+The pool lends each connection to one thread and one org at a time; stores of several orgs may share
+it. A connection is opened when a caller needs it, so the caller gets the reason if that fails;
+there is no background thread, and a forked child starts with an empty pool. Neighbours: `store`,
+`search_index` and `notifications` supply the work, `schema` has the tables, `log` uses the arrays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from refold.stores.postgres.schema import ORG
 from refold.system import process_fork
 
 STATEMENT_S, LOCK_S, IDLE_S = 30, 5, 60
-# The server ends a statement first; a commit that waits for a standby only ends here.
+# The server's own timeout ends a statement earlier, except a commit that waits for a standby.
 ANSWER_S = 40.0
 
 # A database that acknowledges before the bytes are on the disk would lose acknowledged appends.
@@ -50,13 +50,13 @@ SELECT set_config('statement_timeout', '{STATEMENT_S}s', %(local)s),
                   WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, %(local)s),
        set_config('{ORG}', %(org)s, %(local)s)
 """
-_TURN = f"SELECT set_config('{ORG}', %(org)s, false)"
-_ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_SET_ORG = f"SELECT set_config('{ORG}', %(org)s, false)"
+_ONE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Way(Enum):
-    """How work is done: one statement alone, several in one transaction, or several reads of one
-    moment."""
+    """How work runs: as a single statement, as several in one transaction, or as several reads of
+    the same database snapshot."""
 
     ALONE = 0
     TOGETHER = 1
@@ -64,7 +64,8 @@ class Way(Enum):
 
 
 class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ignore]
-    """One connection. `is_again` says that the work may have been done by an earlier try."""
+    """One connection. `is_again` is true if an earlier attempt may have done the work. `is_unsure`
+    is true if a commit stopped waiting for its standby."""
 
     org = ""  # the org whose rows it sees
     is_shared = False  # a pooler may use another server connection for each transaction
@@ -87,20 +88,20 @@ class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ig
         if org == self.org:
             return
         if not self.is_shared:
-            self.execute(_TURN, {"org": org})
+            self.execute(_SET_ORG, {"org": org})
         self.org = org
 
     def ask(self, statement: str, values: dict[str, Any]) -> Any:
-        """The cursor of a statement, with rows in binary form."""
+        """Executes a statement. Returns its cursor, with rows in binary format."""
         return self.execute(statement, values, binary=True)
 
     def note(self, diagnostic: Any) -> None:
-        """Handles a notice of the server. A commit that stopped waiting for its standby is reported
-        as done; the function name in the server's source identifies it in every language."""
+        """Handles a notice from the server. A commit that stopped waiting for its standby succeeds
+        with a warning; the function name in the server's source identifies it in every language."""
         self.is_unsure |= diagnostic.source_function == "SyncRepWaitForLSN"
 
     def __del__(self, *_: object) -> None:
-        """No warning: an unused store need not be closed."""
+        """Prevents psycopg's warning: a store that is no longer used need not be closed."""
 
     @property
     def is_idle(self) -> bool:
@@ -117,7 +118,7 @@ def connected(conninfo: str, org: str) -> Link:
         link.add_notice_handler(link.note)
         row = link.execute("SELECT pg_backend_pid()").fetchone()
         assert row is not None
-        # A pooler reports a process number of its own.
+        # A pooler reports a process ID of its own.
         link.org, link.is_shared = org, row[0] != link.info.backend_pid
         if link.is_shared:
             link.prepare_threshold = None
@@ -130,19 +131,23 @@ def connected(conninfo: str, org: str) -> Link:
 
 
 def bounded(link: Link, work: Callable[[Link], R], way: Way) -> R:
-    """Does the work within limits, all of it or nothing."""
+    """Runs the work within limits, all of it or nothing."""
     if way is Way.ALONE and not link.is_shared:
         result = work(link)
     else:
         with link.transaction():
             if way is Way.ONE_MOMENT:
-                link.execute(_ONE_MOMENT)
+                link.execute(_ONE_SNAPSHOT)
             if link.is_shared:
                 link.execute(_LIMITS, {"org": link.org, "local": True})
             result = work(link)
     if link.is_unsure:
-        message = "the commit did not wait for the standby: it may be lost if the server is"
-        raise Unavailable(message, hint="do it again: it is written once, and waits again")
+        message = (
+            "the commit did not wait for the standby: the data is lost if the server fails now"
+        )
+        raise Unavailable(
+            message, hint="try again: the data is written only once, and the commit waits again"
+        )
     return result
 
 
@@ -152,7 +157,7 @@ PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
 
 
 class Connections:
-    """The connections of one store: `run` does work in the org of its address. Stores of other orgs
+    """The connections of one store: `run` runs work in the org of its address. Stores of other orgs
     may share the pool."""
 
     def __init__(self, address: Address, pool: Pool, *, read_only: bool = False) -> None:
@@ -169,7 +174,8 @@ class Connections:
     def read(
         self, work: Callable[[Link], R], nothing: Callable[[], R], *, way: Way = Way.ALONE
     ) -> R:
-        """Reads, usually in one statement. Without tables, `nothing` returns the result."""
+        """Reads, usually in one statement. If there are no tables, returns the result of
+        `nothing`."""
         return self.run(work, way=way, nothing=nothing)
 
     def run(
@@ -179,9 +185,9 @@ class Connections:
         way: Way = Way.TOGETHER,
         nothing: Callable[[], R] | None = None,
     ) -> R:
-        """Does the work, and repeats it after a failure that can pass. Without `nothing`, missing
-        tables are created. The wait counts from the time at which the database was found to be
-        away: a later caller does not wait that long again."""
+        """Runs the work, and retries it after a transient failure. Without `nothing`, missing
+        tables are created. The wait is measured from the moment the database was first found
+        unreachable, so a later caller does not wait that long again."""
         until = self.pool.away_since() + self.address.wait_s
         pause, again = PAUSE_S, False
         while True:
@@ -189,8 +195,10 @@ class Connections:
                 return self._once(work, again, way, nothing)
             except (psycopg.Error, OSError, UnicodeError, OverflowError, Unavailable) as error:
                 failure = failure_of(error, self.address.url)
-                can_pass = isinstance(failure, Unavailable) and failure.retry_after_s is not None
-                if not can_pass or time.monotonic() + pause > until:
+                is_transient = (
+                    isinstance(failure, Unavailable) and failure.retry_after_s is not None
+                )
+                if not is_transient or time.monotonic() + pause > until:
                     raise failure from error
             time.sleep(pause * random.uniform(0.5, 1) if again else 0)
             pause, again = min(2 * pause, PAUSE_S_MAX), True
@@ -209,9 +217,9 @@ class Connections:
                 return bounded(link, work, way)
             except psycopg.Error as error:
                 if error.sqlstate == _READ_ONLY:
-                    # The server has handed over; the next connection goes to the writable one.
+                    # The server is now a standby; the next connection goes to the new primary.
                     link.close()
-                if error.sqlstate in _LAYOUT:
+                if error.sqlstate in _WRONG_SCHEMA:
                     self._is_ready = False
                     version = schema.version_of(link.execute)
                     if version is None:
@@ -224,7 +232,7 @@ class Connections:
 
     def _is_prepared(self, link: Link, *, creating: bool) -> bool:
         """Whether there are tables of this version. Older ones are migrated, unless the store is
-        read-only; missing ones are made if `creating`."""
+        read-only; missing ones are created if `creating`."""
         version = schema.version_of(link.execute)
         if version is None and not creating:
             return False
@@ -242,20 +250,20 @@ class Connections:
 WAIT_S = 10.0  # for a connection that is lent to another thread
 UNUSED_S = 300.0
 
-# Connections of a parent process. Closing them here would use the parent's sockets, so they are
-# kept, unused.
-_OF_PARENTS: list[Link] = []
+# Connections inherited from a parent process. Closing them here would write to the parent's
+# sockets, so they are kept and never used.
+_INHERITED: list[Link] = []
 
 
 class Pool:
-    """The connections of one or several stores, up to the limit in the address."""
+    """The connections of one or more stores, up to the limit in the address."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lock = threading.Lock()
         self._stores = 0
         # Times of the first and the last failure to connect, since the last success.
-        self._away: tuple[float, float] | None = None
+        self._outage: tuple[float, float] | None = None
         self._begin()
         process_fork.watch(self)
 
@@ -269,8 +277,8 @@ class Pool:
             self._stores += 1
 
     def leave(self) -> None:
-        """Closes the idle connections after the last store; lent ones are closed when they
-        return."""
+        """Unregisters a store. After the last one, idle connections are closed; lent ones are
+        closed when they are returned."""
         with self._lock:
             self._stores -= 1
             closing = [] if self._stores else self._idle
@@ -285,7 +293,7 @@ class Pool:
         free = self._free
         if not free.acquire(timeout=WAIT_S):
             message = f"{self._address.url}: all connections are in use"
-            hint = "more connections_max in the URL, or fewer threads"
+            hint = "raise connections_max in the URL, or use fewer threads"
             raise Unavailable(message, retry_after_s=1.0, hint=hint)
         try:
             link = self._idle_link(org) or self._new_link(org)
@@ -298,19 +306,20 @@ class Pool:
             free.release()
 
     def _new_link(self, org: str) -> Link:
-        """A new connection. Notes the time if that fails."""
+        """A new connection. Records the time of a failure."""
         try:
             link = connected(self._address.conninfo, org)
         except psycopg.OperationalError:
-            self._away = self.away_since(), time.monotonic()
+            self._outage = self.away_since(), time.monotonic()
             raise
-        self._away = None
+        self._outage = None
         return link
 
     def away_since(self) -> float:
-        """The time since which the database is known to be away; now if it is not."""
-        now, away = time.monotonic(), self._away
-        return away[0] if away and now - away[1] <= self._address.wait_s else now
+        """The time of the first failure in the current outage; the current time if there is
+        none."""
+        now, outage = time.monotonic(), self._outage
+        return outage[0] if outage and now - outage[1] <= self._address.wait_s else now
 
     def _idle_link(self, org: str) -> Link | None:
         """An idle connection, preferably of this org."""
@@ -322,8 +331,8 @@ class Pool:
             return self._idle.pop(at)[0]
 
     def _give_back(self, link: Link) -> None:
-        """Keeps a usable connection, and closes those unused for long. If this one was lost, the
-        others usually are as well, and are closed."""
+        """Keeps a usable connection, and closes connections that have been idle for too long. If
+        this one was lost, the others usually are as well, so all are closed."""
         now = time.monotonic()
         with self._lock:
             is_kept = link.is_idle and self._stores > 0
@@ -334,7 +343,7 @@ class Pool:
         for closing in [each for each, _ in old] + ([] if is_kept else [link]):
             closing.close()
 
-    # A connection must not be carried over a fork of the process: both would use one socket.
+    # A connection must not survive a fork of the process: parent and child would share a socket.
 
     def before_fork(self) -> None:
         """Keeps other threads from changing the idle connections until `after_fork`."""
@@ -342,7 +351,7 @@ class Pool:
 
     def after_fork(self, *, in_child: bool) -> None:
         if in_child:
-            _OF_PARENTS.extend(link for link, _ in self._idle)
+            _INHERITED.extend(link for link, _ in self._idle)
             self._begin()
         self._lock.release()
 
@@ -350,31 +359,31 @@ class Pool:
 # --- errors ---
 
 SOON_S = 1.0
-# A failure to connect has no code, only a message of the server.
+# A failure to connect has no code, only a message from the server.
 _REFUSED = re.compile(
     r"authentication failed|no pg_hba\.conf entry|permission denied|no password supplied"
     r"|role \".*\" does not exist|is not permitted to log in|fe_sendauth"
 )
 _NO_DATABASE = re.compile(r"database \".*\" does not exist")
-# By the start of the code; the longest match counts.
+# By prefix of the code; the longest match wins.
 _READ_ONLY = "25006"
-_AGAIN = {
+_TRANSIENT = {
     "08": "the connection was lost",
-    "40": "others wrote at the same time",
-    "53": "the server has no room left for this",
-    "55P03": "others hold the lock",
+    "40": "another transaction wrote at the same time",
+    "53": "the server is out of resources",
+    "55P03": "another transaction holds the lock",
     "57P": "the server is starting or stopping",
-    _READ_ONLY: "the server is a standby: it can only be read",
+    _READ_ONLY: "the server is a read-only standby",
     "58": "the server's disk or system failed",
 }
 _DAMAGED = ("XX001", "XX002")
-_LAYOUT = ("42P01", "3F000", "42703")
+_WRONG_SCHEMA = ("42P01", "3F000", "42703")
 
 
 def failure_of(error: Exception, place: str) -> RefoldError:
     """refold's error for an error of PostgreSQL, libpq or the system; raise it `from` the original.
-    An `Unavailable` with a time for a retry can pass: the connection is gone, the server starts,
-    stops or is a standby, or a lock was taken."""
+    An `Unavailable` with a retry time is transient: the connection was lost, the server is
+    starting, stopping or a standby, or a lock is held."""
     match error:
         case RefoldError():
             return error
@@ -383,27 +392,29 @@ def failure_of(error: Exception, place: str) -> RefoldError:
         case psycopg.OperationalError() | psycopg.InterfaceError():
             return _connection_failure(_first_line(error), place)
         case psycopg.Error() | UnicodeError() | OverflowError():
-            hint = "text without surrogates, numbers of 64 bits"
+            hint = "use text without surrogates, and 64-bit numbers"
             return Invalid(f"not storable: {error}", hint=hint)
         case _:
             return Unavailable(f"{place}: {error}", hint="check the machine, then try again")
 
 
 def _failure_by_code(code: str, message: str) -> RefoldError:
-    for start in sorted(_AGAIN, key=len, reverse=True):
+    for start in sorted(_TRANSIENT, key=len, reverse=True):
         if code.startswith(start):
-            return Unavailable(message, retry_after_s=SOON_S, hint=f"{_AGAIN[start]}; try again")
+            return Unavailable(
+                message, retry_after_s=SOON_S, hint=f"{_TRANSIENT[start]}; try again"
+            )
     if code == "57014":
-        return Unavailable(message, hint="it took too long; ask for less at once")
+        return Unavailable(message, hint="it took too long; request less at a time")
     if code.startswith("28") or code == "42501":
-        return Denied(message, hint="check the user of the URL, and what it was granted")
+        return Denied(message, hint="check the user in the URL and its privileges")
     if code in _DAMAGED:
-        return Corrupt(message, hint="refold verify tells what can still be read")
-    if code in _LAYOUT or code.startswith("23"):
-        return Corrupt(f"{message}: not laid out as ours", hint="refold verify")
+        return Corrupt(message, hint="refold verify shows what can still be read")
+    if code in _WRONG_SCHEMA or code.startswith("23"):
+        return Corrupt(f"{message}: the tables do not match refold's schema", hint="refold verify")
     if code.startswith(("22", "54")):
-        return Invalid(message, hint="store large content as an artifact; numbers have 64 bits")
-    return Unavailable(message, hint="see the log of the server")
+        return Invalid(message, hint="store large content as an artifact; use 64-bit numbers")
+    return Unavailable(message, hint="see the server log")
 
 
 def _connection_failure(message: str, place: str) -> RefoldError:
@@ -412,10 +423,12 @@ def _connection_failure(message: str, place: str) -> RefoldError:
         hint = "check the user; the password may be in PGPASSWORD or ~/.pgpass"
         return Denied(f"{place}: {message}", hint=hint)
     if _NO_DATABASE.search(message):
-        return Invalid(f"{place}: {message}", hint="createdb makes it, or name another in the URL")
+        return Invalid(
+            f"{place}: {message}", hint="create it with createdb, or name another in the URL"
+        )
     if "invalid" in message and "option" in message:
-        return Invalid(f"{place}: {message}", hint="libpq's options, org, connections_max, wait_s")
-    hint = "check that the server runs and can be reached, then try again"
+        return Invalid(f"{place}: {message}", hint="options: libpq's, org, connections_max, wait_s")
+    hint = "check that the server is running and reachable, then try again"
     return Unavailable(f"{place}: {message}", retry_after_s=SOON_S, hint=hint)
 
 
@@ -429,10 +442,10 @@ def _first_line(error: BaseException) -> str:
 
 # --- arrays in the binary form of PostgreSQL ---
 
-# psycopg sends a list as text: it escapes every value by a pattern, and bytes become twice as long.
-# For a batch of events that cost more than all the rest of an append.
+# psycopg sends a list as text: it escapes every value with a regular expression, and bytes double
+# in length. For a batch of events, that cost more than the rest of the append.
 BYTEA, INT8 = 17, 20
-_HEAD = struct.Struct(">iiiii")  # dimensions, whether there are NULLs, kind, length, first index
+_HEAD = struct.Struct(">iiiii")  # dimensions, NULL flag, element type, length, first index
 _LENGTH = struct.Struct(">i").pack
 _EMPTY = struct.Struct(">iii")
 
@@ -451,7 +464,7 @@ def byte_array(values: Sequence[bytes]) -> ByteArray:
 
 
 def number_array(values: Sequence[int]) -> NumberArray:
-    """OverflowError for a number that has more than 64 bits."""
+    """Raises OverflowError for a number of more than 64 bits."""
     sized = chain.from_iterable((8, value) for value in values)
     try:
         return NumberArray(_head(INT8, len(values)) + struct.pack(f">{'iq' * len(values)}", *sized))
@@ -460,7 +473,7 @@ def number_array(values: Sequence[int]) -> NumberArray:
 
 
 def _head(kind: int, count: int) -> bytes:
-    # An empty array has no dimension.
+    # An empty array has no dimensions.
     return _HEAD.pack(1, 0, kind, count, 1) if count else _EMPTY.pack(0, 0, kind)
 
 
@@ -477,6 +490,6 @@ class _NumberDumper(_ByteDumper):
 
 
 def teach(connection: psycopg.Connection[Any]) -> None:
-    """Makes a connection send these arrays as they are."""
+    """Makes a connection send these arrays unchanged."""
     connection.adapters.register_dumper(ByteArray, _ByteDumper)
     connection.adapters.register_dumper(NumberArray, _NumberDumper)

@@ -2,7 +2,7 @@
 
 An append is one statement under the lock of its conversation's row, and is acknowledged when it is
 committed: on the disk of the server, and of its synchronous standby if there is one. A server that
-dies costs a wait: the work is repeated, and written once, because an append that exists already is
+dies costs a wait: the work is repeated, and written once, because an append that already exists is
 recognized by its chain. Erased bytes are gone from every answer at once; from the files of the
 server when it vacuums them, and from its backups when these expire.
 

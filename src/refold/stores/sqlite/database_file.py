@@ -306,7 +306,7 @@ def any_failure(error: Exception, path: str) -> RefoldError:
         case UnicodeDecodeError():
             return Corrupt(f"{path}: some text in it is not UTF-8", hint=codec.REPAIR)
         case _:
-            hint = "text without surrogates, numbers of 64 bits"
+            hint = "use text without surrogates, and 64-bit numbers"
             return Invalid(f"not storable: {error}", hint=hint)
 
 
@@ -323,11 +323,11 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
             return Unavailable(reason, hint="free some space, then try again")
         case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
             hint = (
-                "refold verify tells what can still be read, refold verify ID --repair keeps that"
+                "refold verify shows what can still be read, refold verify ID --repair keeps that"
             )
             return Corrupt(reason, hint=hint)
         case apsw.SQLError() | apsw.SchemaChangeError() | apsw.MismatchError():
-            return Corrupt(f"{path} is not laid out as ours: {error}", hint="refold verify")
+            return Corrupt(f"{path} does not match refold's schema: {error}", hint="refold verify")
         case (
             apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError() | apsw.AuthError()
         ):
