@@ -1,6 +1,6 @@
 """Text for display: times and counts, cut text and single lines, the nearest known name, text
-without colors, and quoted text that can neither control a terminal nor end its quotation. Each of
-these is implemented once, here, for all rooms. Imports nothing of refold.
+without colors, and quoted text that can neither control a terminal nor close its own quote. Each of
+these is implemented only here. Imports nothing from refold except `patterns`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from refold.patterns import regex
 MARK_DIGITS = 12
 NAME_CHARS_MAX = 64
 FAILURE_CHARS = 500
-# Minimum similarity of two names, in difflib's measure, for a suggestion. Without a similar name,
+# Minimum similarity of two names, by difflib's ratio, for a suggestion. Without a similar name,
 # all known names are listed, so a missed one costs little, while a wrong suggestion hides the list.
 # 0.6 still accepts two wrong characters in a name of five.
 ALIKE_MIN = 0.6
@@ -22,18 +22,18 @@ ALIKE_MIN = 0.6
 _PUNCTUATION = regex(r"[\\`*\[\]<>&|]")
 _BACKTICKS = regex("`+")
 _SPACES = regex(r"\s+")
-# Invisible characters, for use between the brackets of a pattern: direction marks, joiners,
-# fillers, selectors, tags.
+# Invisible characters, for use in a character class of a pattern: direction marks, joiners,
+# fillers, variation selectors, tags.
 INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# Terminal control sequences: colors, cursor movements, and links and titles up to their end.
-_STEERING = regex(
+# Terminal control sequences: colors, cursor movements, and whole link and title sequences.
+_CONTROL_SEQUENCE = regex(
     r"\x1b(?:\[[0-9;:?]{0,40}+[ -/]{0,4}+[@-~]|\][^\x07\x1b]{0,2000}+(?:\x07|\x1b\\))"
 )
-# The selectors U+FE0E and U+FE0F belong to the symbol before them, such as a check mark.
+# The variation selectors U+FE0E and U+FE0F belong to the symbol before them, such as a check mark.
 _HIDDEN = regex(
     "(?!(?<=[#*0-9\u00a9\u00ae\u2000-\u3299\U0001f000-\U0001faff])[\ufe0e\ufe0f])"
     f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]"
@@ -66,7 +66,7 @@ def short_number(count: int) -> str:
 
 
 def percent_of(part: int, whole: int) -> int:
-    """The share in whole percent, rounded down; 0 if `whole` is 0."""
+    """The share as a whole percentage, rounded down; 0 if `whole` is 0."""
     return 100 * part // whole if whole > 0 else 0
 
 
@@ -77,7 +77,7 @@ def tokens_of(used: int, window: int) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """A readable time; a number out of range stays a number."""
+    """A readable time; a number out of range is returned as a number."""
     # Imported here, because a status line runs many times a minute and needs no times.
     from datetime import UTC, datetime
 
@@ -137,11 +137,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def fenced(text: str, tag: str, attributes: str = "") -> str:
-    """Untrusted text between two marks, so that nothing in it can end the quotation.
+    """Untrusted text between two marks, so that nothing in it can end the quoted part.
 
-    The mark is the tag and a digest of the text, so the same text always produces the same bytes,
-    and a cached page stays valid. In the unlikely case that the text or its attributes contain the
-    mark, it is hashed again until they do not. So the closing mark occurs only at the end.
+    A mark consists of the tag and a digest of the text, so the same text always produces the same
+    bytes, and a cached page stays valid. In the unlikely case that the text or the attributes
+    contain the mark, the digest is computed again until they do not. So the closing mark occurs
+    only at the end.
     """
     mark = f"{tag}-{_digits(text)}"
     while mark in text or mark in attributes:
@@ -169,13 +170,14 @@ def markdown_fence(texts: Iterable[str]) -> str:
 
 
 def inline(text: str) -> str:
-    """Text for one Markdown line, in which it cannot open a block, link, tag or code."""
+    """Text escaped for one line of Markdown, so that it cannot start a block, link, tag or code
+    span."""
     return _PUNCTUATION.sub(r"\\\g<0>", visible(_SPACES.sub(" ", text).strip()))
 
 
 def is_text(text: str) -> bool:
-    """Whether the text can be encoded as UTF-8. An argument, a variable or a file name with other
-    bytes cannot."""
+    """Whether the text can be encoded as UTF-8. An argument, an environment variable
+    or a file name with invalid bytes cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -184,7 +186,7 @@ def is_text(text: str) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """The text as a plain `str`, even if it has a class of its own, such as an enumeration."""
+    """The text as a plain `str`, even if it is a subclass of `str`, such as a string enum."""
     return text if type(text) is str else str.__str__(text)
 
 
@@ -194,8 +196,8 @@ def without_colors(text: str, *, same_length: bool = False) -> str:
     if "\x1b" not in text:
         return text
     if same_length:
-        return _STEERING.sub(lambda match: " " * len(match[0]), text)
-    return _STEERING.sub("", text)
+        return _CONTROL_SEQUENCE.sub(lambda match: " " * len(match[0]), text)
+    return _CONTROL_SEQUENCE.sub("", text)
 
 
 def failure(error: BaseException) -> str:
@@ -203,7 +205,7 @@ def failure(error: BaseException) -> str:
     printed."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - the text of an error is its author's code
+    except Exception:  # noqa: BLE001 - the `__str__` of an error may raise anything
         text = ""
     name = type(error).__name__
     plain = whole_words(f"{name}: {text}" if text else name, FAILURE_CHARS)
@@ -211,8 +213,8 @@ def failure(error: BaseException) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with invisible characters, and those that control a terminal or the writing
-    direction, as escapes. Newlines and tabs stay."""
+    """The text with escapes in place of invisible characters and of characters that control a
+    terminal or the text direction. Newlines and tabs stay."""
     return _HIDDEN.sub(_escape, text)
 
 

@@ -35,7 +35,7 @@ def test_lines_come_out_of_a_stream_as_out_of_the_whole():
         cut = lines_between(iter(pieces), 2, None, most=6)
         assert (cut.text, cut.last, cut.cut) == ("two\n\nf", 4, True)
         assert lines_between(iter(pieces), 4, 4, skip=1).text == "our"
-        with pytest.raises(Invalid, match="no line 7; there are lines 1 to 5"):
+        with pytest.raises(Invalid, match="no line 7; it has lines 1 to 5"):
             lines_between(iter(pieces), 7, None)
         assert lines_between(iter(pieces), 2, None).last == 5, "as many as its stub says"
     for first, last in ((0, None), (3, 2), (-1, 5)):

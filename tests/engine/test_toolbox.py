@@ -21,7 +21,7 @@ NAMES = ["refold_search", "refold_unfold", "refold_grep", "refold_artifacts"]
 
 
 def data_of(answer: str) -> str:
-    """What stands between the marks, as a model would read it."""
+    """The text between the marks, as a model would read it."""
     [(_, data)] = re.findall(r"^<(data[-0-9a-f]*)>\n(.*)\n</\1>", answer, re.DOTALL | re.MULTILINE)
     return data
 
@@ -230,7 +230,7 @@ def test_the_past_is_searched_also_what_the_page_hides(store):
         ("refold_unfold", {"handle": "#1", "lines": 3}, "unknown field `lines`"),
         ("refold_unfold", {"handle": "#1", "first_line": 0}, "arguments are wrong"),
         ("refold_unfold", {"handle": "#1", "first_line": 10**30}, ""),
-        ("refold_unfold", {"handle": "#2", "first_line": 9}, "there are lines 1 to 1"),
+        ("refold_unfold", {"handle": "#2", "first_line": 9}, "it has lines 1 to 1"),
         (
             "refold_unfold",
             {"handle": "#2", "first_line": 3, "last_line": 2},

@@ -87,7 +87,7 @@ def test_the_tool_shows_what_is_near_and_takes_what_it_replaces() -> None:
         assert "in replaces" in said and f"{old.id} (" in said and said.count(OLD) == 1
         assert said.splitlines()[1].startswith("<data-") and said.splitlines()[-1][:7] == "</data-"
         said = context.toolbox.call("remember", {"content": NEW, "replaces": [old.id]})
-        assert said.startswith("[Remembered as") and f"{old.id}: history now" in said
+        assert said.startswith("[Remembered as") and f"{old.id}: now history" in said
         [now] = context.memory.list()
         assert now.content == NEW and now.count == 1 and now.trust == "model"
 
@@ -141,9 +141,9 @@ def test_the_tool_names_what_is_true_beside_what_it_replaced() -> None:
         now = context.memory.store(NEW, replaces=old.id)
         given = {"content": "Ida has every key", "replaces": [old.id]}
         said = context.toolbox.call("remember", given)
-        assert f"{now.id}: still true beside it" in said
+        assert f"{now.id}: still true as well" in said
         said = context.toolbox.call("remember", {**given, "replaces": [now.id]})
-        assert f"{now.id}: history now" in said and "beside" not in said
+        assert f"{now.id}: now history" in said and "as well" not in said
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""Failures: an error is identified by the attempt, and described by the most informative line of
-its result.
+"""Failures: an error is identified by the failed attempt, and described by the most informative
+line of its output.
 
-It stays open until the same attempt is repeated; then it is resolved, or stays open with its new
-text. Neighbours: `actions` has the attempts, `calls` their outcomes, `ledger` all facts.
+It stays open until the same attempt is repeated; then it is resolved, or stays open with new text.
+Neighbours: `actions` has the attempts, `calls` their outcomes, `ledger` all facts.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from refold.ledger.facts import ON_FILES, UNCLEANED, Cutter, of_kind
 LABEL_MAX = 120
 LINE_MAX = 300
 OUTPUT_READ = 200_000
-END_READ = 6_000  # characters at each end that are searched for the telling line
-SECRET_CHARS = 10_000  # read beyond an end, so that a secret cut there is recognized
-FOLDER_READ = 300  # characters that are searched for `cd folder &&`
+END_READ = 6_000  # characters at each end that are searched for the most informative line
+SECRET_CHARS = 10_000  # also read next to each end, so that a secret cut there is recognized
+FOLDER_READ = 300  # characters at the start that are searched for `cd folder &&`
 FILTER_MAX = 20  # characters of a filter such as ` | tail -20`
 ARROW = " → "  # between the attempt and its failure
 
@@ -28,7 +28,7 @@ _SIGNS = (
     "error", "fail", "exception", "panic", "fatal", "not found", "no such", "denied", "cannot",
     "undefined",
 )  # fmt: skip
-_UNTELLING = (
+_UNINFORMATIVE = (
     "exit code", "<returncode>", "traceback", "raise ", 'file "', "====", "----", "____",
     "</output",
 )  # fmt: skip
@@ -43,14 +43,14 @@ def error_facts(
     open_errors = {fact.text.partition(ARROW)[0]: fact for fact in errors if fact.state == "open"}
     facts: dict[str, Fact] = {}
     for action in actions:
-        label, well = _label(action, cutter), went_well(action)
-        if not label or well is None:
+        label, succeeded = _label(action, cutter), went_well(action)
+        if not label or succeeded is None:
             continue
         old = open_errors.pop(label, None)
         if old is not None:
-            # It keeps the seq of the failure; the successful run is among the commands.
+            # The error keeps the seq of the failure; the successful run is recorded as a command.
             facts[old.text] = _error(old.text, "resolved", old.seq)
-        line = "" if well else telling_line(action.output, cutter)
+        line = "" if succeeded else telling_line(action.output, cutter)
         if line:
             error = _error(f"{label}{ARROW}{line}", "open", action.seq)
             open_errors[label] = facts[error.text] = error
@@ -62,16 +62,16 @@ def _error(text: str, state: ErrorState, seq: int) -> Fact:
 
 
 def went_well(action: Action) -> bool | None:
-    """Whether an attempt succeeded: a test run without an exit status is judged by its own
-    count."""
+    """Whether an attempt succeeded. A test run without an exit status is judged by the number of
+    failures that it printed."""
     if action.kind != "run" or action.exit is not None or not action.ok:
         return action.ok
     return not tests_failed(action.output)
 
 
 def _label(action: Action, cutter: Cutter) -> str:
-    """The text that identifies an attempt when it is repeated: a command without the folder before
-    it and the filter after it, or a file."""
+    """The text that is the same for repeated attempts: a command without a leading `cd` and a
+    trailing filter, or an operation and its file."""
     if action.kind == "run" and action.command:
         command = action.command.strip()
         if command.startswith("cd ") and " && " in command[:FOLDER_READ]:
@@ -88,8 +88,8 @@ def _label(action: Action, cutter: Cutter) -> str:
 
 
 def telling_line(output: str, cutter: Cutter = UNCLEANED) -> str:
-    """The most telling line of a failed result: a named exception, else the first with a sign of
-    failure in it."""
+    """The most informative line of failed output: the last named exception, else the first line
+    that mentions a failure, else the first line."""
     if output[:80].lower().startswith(_REFUSED):
         return ""
     lines = _lines_at_ends(output, cutter)
@@ -106,8 +106,8 @@ def telling_line(output: str, cutter: Cutter = UNCLEANED) -> str:
 
 
 def _lines_at_ends(output: str, cutter: Cutter) -> list[str]:
-    """The informative lines at the beginning and the end of an output, without secrets: a single
-    line may have only half of one."""
+    """The informative lines at the beginning and the end of an output. Secrets are removed before
+    the text is split, because one line may have only part of a secret."""
     text = without_colors(payload(whole_words(output, OUTPUT_READ)))
     if len(text) <= 2 * END_READ:
         ends = cutter.redact(text)
@@ -117,4 +117,4 @@ def _lines_at_ends(output: str, cutter: Cutter) -> list[str]:
         end = cutter.redact(text[-size:].partition("\n")[2] or text[-size:])
         ends = f"{start[:END_READ]}\n{end[-END_READ:]}"
     lines = [line.strip() for line in ends.split("\n")]
-    return [line for line in lines if line and not line.lower().startswith(_UNTELLING)]
+    return [line for line in lines if line and not line.lower().startswith(_UNINFORMATIVE)]

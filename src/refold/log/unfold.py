@@ -3,8 +3,8 @@
 Nothing expires automatically, and the error for an artifact that was cleaned up says so. A
 summarized span has three levels: one line, the summary's text, and the messages themselves; for
 other spans, the lower levels are the beginnings of the messages. Originals are streamed, so that
-reading lines from the middle of a large one takes no memory. A handle is never a path. Neighbours:
-the log below, `artifacts` and `engine.toolbox` above.
+reading lines from the middle of a large one takes little memory. A handle is never a path.
+Neighbours: the log below, `artifacts` and `engine.toolbox` above.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LEVELS = ("line", "paragraph", "full")
 LEVEL_CHARS = {"line": 200, "paragraph": 1_000}  # of a message without a summary
 MOST = sys.maxsize
 SPAN_EVENTS = 200
-# After `artifact://`, even an impossible id counts as a reference.
+# After `artifact://`, even a malformed id counts as a reference.
 _REFERENCE = regex(rf"artifact://(art-[0-9a-z]+)|(?<![\w-])({ARTIFACT_ID.pattern})(?![\w-])")
 _SPAN = regex(r"#?(\d{1,15})(?:\s*-\s*#?(\d{1,15}))?")
 
@@ -73,8 +73,8 @@ class Original(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """Some lines of an original, with the numbers of the first and last; `cut` if there was no room
-    for all of them."""
+    """Some lines of an original, with the numbers of the first and last; `cut` is true if not all
+    of them fit."""
 
     text: str
     first: int
@@ -91,7 +91,7 @@ def unfolded(
     lines: tuple[int, int] | None,
 ) -> Unfolded:
     """The originals behind a handle, or their lines first to last (-1: the end). Raises NotFound,
-    with the nearest handles, if there is no such thing."""
+    with the nearest handles, if the handle matches nothing."""
     source = original(log, artifacts, handle, level=level)
     if lines is not None:
         first, last = lines
@@ -156,11 +156,11 @@ def span_of(handle: str) -> Span:
 def lines_between(
     texts: Iterable[str], first: int, last: int | None, *, skip: int = 0, most: int = MOST
 ) -> Part:
-    """Lines first to last of text that comes in pieces, counted from 1; None means the end. Skips
-    `skip` characters of them, and returns at most `most`."""
+    """Lines `first` to `last`, counted from 1, of text that arrives in pieces; None means the end.
+    Skips `skip` characters of them, and returns at most `most`."""
     if first < 1 or (last is not None and last < first):
-        hint = "lines are counted from 1, and the first comes first"
-        raise Invalid(f"lines {first} to {last or 'the end'}", hint=hint)
+        hint = "lines are counted from 1, and the first must not be after the last"
+        raise Invalid(f"invalid lines: {first} to {last or 'the end'}", hint=hint)
     taken: list[str] = []
     room, at, reached = most + 1, 1, first
     is_ended = False
@@ -181,7 +181,7 @@ def lines_between(
             return Part(text="".join(taken), first=first, last=last)
     lines = at - is_ended  # the empty line after a final newline does not count
     if first > at:
-        raise Invalid(f"there is no line {first}", hint=f"there are lines 1 to {lines}")
+        raise Invalid(f"there is no line {first}", hint=f"it has lines 1 to {lines}")
     return Part(text="".join(taken), first=first, last=max(first, lines))
 
 
@@ -190,14 +190,14 @@ def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
     if name in by_id:
         return by_id[name]
     near = ", ".join(nearest(name, by_id, limit=3))
-    hint = f"nearest: {near}" if near else "refold artifact list ID has their ids"
+    hint = f"nearest: {near}" if near else "refold artifact list ID shows the ids"
     raise NotFound(f"there is no artifact {quoted(name, 200)} in this conversation", hint=hint)
 
 
 def content_of(log: Log, artifact: Artifact) -> Iterator[bytes]:
     """The bytes of an artifact. Raises NotFound if they are gone, with the time if they were
-    cleaned up. Raises Corrupt before the first byte if the file has a wrong size: the digest is
-    only checked at the end, and a partial read never gets there."""
+    cleaned up. Raises Corrupt before the first byte if the file has the wrong size: the digest
+    is checked only at the end, which a partial read never reaches."""
     try:
         if path := log.store.location(artifact.digest):
             disk.check_size(path, artifact.size_bytes)
@@ -254,12 +254,12 @@ def _at_level(text: str, level: str) -> str:
     most, short = LEVEL_CHARS[level], one_line(text) if level == "line" else text
     if len(short) <= most:
         return short
-    left = f" … ({len(text):,} characters)"
-    return whole_words(short, most - len(left)).rstrip() + left
+    note = f" … ({len(text):,} characters)"
+    return whole_words(short, most - len(note)).rstrip() + note
 
 
 def summary_of(log: Log, span: Span) -> Summarize | None:
-    """The newest summary of exactly this span in the log, on the page or not."""
+    """The newest summary of exactly this span in the log, whether or not it is on the page."""
     newest = None
     for event in log.read():
         edit = decode(event) if event.kind == "edit" else None
@@ -269,7 +269,7 @@ def summary_of(log: Log, span: Span) -> Summarize | None:
 
 
 def shown(slot: Slot, level: str = "full") -> str:
-    """A message with a heading, for reading."""
+    """A message with a heading, for a person to read."""
     text = _at_level(body_text(slot.message), level)
     between = " " if level == "line" else "\n"
     return f"#{slot.seq} {slot.message.role}:{between}{text}"
@@ -293,7 +293,7 @@ def _block_text(block: Block, *, is_alone: bool) -> str:
 
 
 def _exact_text(block: Block) -> str:
-    """A block's own text; shielded bytes become the original text again."""
+    """A block's own text. Text with lone surrogates was stored as bytes, and is decoded again."""
     if isinstance(block, Opaque) and block.data:
         return block.data.decode("utf-8", "surrogatepass")
     text = text_of(block)

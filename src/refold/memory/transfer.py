@@ -2,7 +2,7 @@
 
 Forgotten, rejected and reverted versions are not exported. An import checks every line before it
 writes anything. Imported entries have the trust `import`: a person can find them, but no model sees
-them until a person accepts them. Entries that are known, or were forgotten here, are left out.
+them until a person accepts them. Entries that already exist, or were forgotten here, are skipped.
 Neighbours: `semantic` offers `export` and `import_lines`, `journal` writes.
 """
 
@@ -31,7 +31,7 @@ FORMAT_VERSION = 1
 FILE_BYTES_MAX = 256 * 1024 * 1024
 LINES_MAX, LINE_BYTES_MAX, VERSIONS_MAX = 200_000, 1_000_000, 1 << 31
 NAME_CHARS_MAX = 200
-AGAIN = "refold export --memory FILE writes one; nothing was imported"
+AGAIN = "create one with refold export --memory FILE; nothing was imported"
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -48,8 +48,8 @@ TIMES = {"valid_from_ms": "from_ms", "valid_until_ms": "until_ms"}
 class Line(
     Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, rename=TIMES
 ):
-    """One version of an entry, with the fields of `Memory`. Times are milliseconds; 0 for an
-    unknown end."""
+    """One version of an entry, with the fields of `Memory`. Times are in milliseconds; an unknown
+    end is 0."""
 
     entry: str
     version: int = 1
@@ -66,8 +66,8 @@ class Line(
 
 
 class ImportedMemories(Struct, frozen=True, kw_only=True):
-    """The result of an import: the numbers of new entries, known ones, and ones forgotten here
-    before. Of the new ones, `ended` are no longer true, because later ones replaced them."""
+    """The result of an import: how many entries were new, already known, or forgotten here before.
+    Of the new ones, `ended` are no longer true, because later entries replaced them."""
 
     entries: int = 0
     known: int = 0
@@ -114,11 +114,11 @@ def _check_head(raw: bytes, name: str) -> None:
     try:
         head = decoding.decode(raw[:LINE_BYTES_MAX], Head)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise Invalid(f"{name} is not an export of a memory", hint=AGAIN) from error
+        raise Invalid(f"{name} is not a memory export", hint=AGAIN) from error
     if head.format != FORMAT:
-        raise Invalid(f"{name} is {quoted(head.format, 50)}, not {FORMAT}", hint=AGAIN)
+        raise Invalid(f"{name} has the format {quoted(head.format, 50)}, not {FORMAT}", hint=AGAIN)
     if head.version != FORMAT_VERSION:
-        problem = f"{name} has version {head.version}, known is {FORMAT_VERSION}"
+        problem = f"{name} has version {head.version}; this refold reads version {FORMAT_VERSION}"
         raise Invalid(problem, hint="use the refold that wrote it, or a newer one")
 
 
@@ -132,26 +132,26 @@ def _checked_line(raw: bytes, place: str) -> Line:
         tags_checked(line.tags)
         check_depth(line.metadata, DEPTH_MAX + FORM_LEVELS)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, Invalid) as error:
-        raise Invalid(f"{place} is not an entry: {error}", hint=AGAIN) from error
+        raise Invalid(f"{place} is not a valid entry: {error}", hint=AGAIN) from error
     if fault := _fault(line):
-        raise Invalid(f"{place} is not an entry: {fault}", hint=AGAIN)
+        raise Invalid(f"{place} is not a valid entry: {fault}", hint=AGAIN)
     return line
 
 
 def _fault(line: Line) -> str:
-    """The reason why no memory can have written a line; empty if the line is valid."""
+    """The reason why a line is invalid; empty if it is valid."""
     names = (line.entry, line.source[0] if line.source else "-", *line.replaces)
     if not all(name and len(name) <= NAME_CHARS_MAX and name.isprintable() for name in names):
-        return "a name is empty, too long, or cannot be shown"
+        return "a name is empty, too long, or not printable"
     if not 1 <= line.version < VERSIONS_MAX:
-        return f"version {line.version}"
+        return f"invalid version {line.version}"
     times = (line.valid_from_ms, line.valid_until_ms)
     if not all(0 <= moment <= HAPPENED_MS_MAX for moment in times):
         return f"a time out of range: {times[0]}, {times[1]}"
     if len(line.replaces) > REPLACED_MAX:
-        return f"it replaces {len(line.replaces):,} entries"
+        return f"it replaces {len(line.replaces):,} entries, more than {REPLACED_MAX:,}"
     if line.source and not 1 <= line.source[1] < 1 << 53:
-        return f"source {line.source[1]}"
+        return f"invalid source position {line.source[1]}"
     return ""
 
 
@@ -159,7 +159,7 @@ def import_lines(
     journal: Journal, lines: Iterable[Line], *, accepted: bool, new_id: Callable[[], str]
 ) -> ImportedMemories:
     """Writes the entries that are neither known nor forgotten, all at once. With `accepted`, they
-    keep the trust of a user or a model; all others wait for a person."""
+    keep the trust of a user or a model; the others wait until a person accepts them."""
     entries = journal.entries()
     by_entry: dict[str, list[Line]] = {}
     for line in lines:
@@ -176,7 +176,7 @@ def import_lines(
         if any(entries.is_forgotten(one.content) for one in of_one)
     }
     ids = {id: new_id() if entries.has(id) or not is_whole(id) else id for id in left}
-    # A known entry is replaced by the file's successor; ids that are not in the file are dropped.
+    # A successor in the file replaces a known entry here; ids that are not in the file are dropped.
     meant = ids | {id: entries.saying(by_entry[id][-1].content) for id in known}
     bodies = [
         _body(line, ids[line.entry], accepted=accepted, meant=meant)

@@ -2,11 +2,11 @@
 by value per token.
 
 `importance` frees the tokens above the target, or every unit below a `threshold`; `relevance` does
-the same down to its own size, for a task. The `rest` is hidden or summarized. `explain` gives every
+the same for a given task and size. The `rest` is hidden or summarized. `explain` gives every
 score with its factors: the speaker, the position (not the clock), decisions, plans and errors,
-later uses of its names, the user's emphasis, success of tools, words of the task, and repetition.
-Neighbours: `hide` hides with one notice, `summarize` makes the asks, `brief.words` has the words of
-a task.
+later uses of its names, the user's emphasis, tool success, words of the task, and repetition.
+Neighbours: `hide` hides with one notice, `summarize` creates the asks, `word_stems` finds the words
+of a task.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ from refold.strategies.summarize import asks_for
 from refold.strategies.word_stems import mentioning, weight, words
 
 THRESHOLD = 0.6
-DIGITS = 6  # of a score: differences after them come from adding floats
+DIGITS = 6  # of a score; smaller differences are floating-point error
 REASON = "least important"
 RESTS = ("hide", "summarize")
-SCORES_LISTED = 200  # scores of one run; a longer run has their range instead
+SCORES_LISTED = 200  # scores in the reason for one run; a longer run gets their range instead
 # Added to every unit's size, so that many tiny messages do not push out a substantial one.
 UNIT_TOKENS = 32
-_HANDLES_EXPECTED = 4  # in the notice, when its size must be known before it is written
+_HANDLES_EXPECTED = 4  # in a notice whose size is estimated before it is written
 
 
 class Score(Struct, frozen=True, kw_only=True):
-    """The value of a message, from 0 to 1, with its factors; `goes` if it would be hidden."""
+    """The value of a message, from 0 to 1, with its factors; `goes` is true if it would be
+    hidden."""
 
     seq: int
     tokens: int
@@ -118,14 +119,15 @@ def _weights(brief: Brief) -> dict[str, float]:
 
 
 def _is_summarized(brief: Brief) -> bool:
-    """Whether removed messages are summarized, and not hidden."""
+    """Whether removed messages are summarized instead of hidden."""
     rest: str = brief.setting("rest", "hide")
     check_choice("unknown value of rest:", rest, RESTS)
     return rest == "summarize"
 
 
 def _reason(view: View, values: Sequence[float], run: range) -> str:
-    """The reason for removing a run: the scores of its messages, one by one if they are few."""
+    """The reason for removing a run: the scores of its messages, or their range if there are
+    many."""
     slots = [(index, view.slots[index]) for index in run]
     scores = {slot.seq: values[index] for index, slot in slots if not is_notice(slot)}
     if not scores:
@@ -156,7 +158,7 @@ def _indices_to_hide(
     if brief.setting("preset", "") == "threshold" or "threshold" in brief.settings:
         threshold: float = brief.setting("threshold", THRESHOLD)
         if not 0 <= threshold <= 1:
-            raise Invalid(f"a threshold of {threshold}", hint="a score lies between 0 and 1")
+            raise Invalid(f"invalid threshold: {threshold}", hint="use a number from 0 to 1")
         least = round(threshold, DIGITS)
         chosen = [unit for unit in older if round(_value(values, unit), DIGITS) < least]
     else:
@@ -165,20 +167,20 @@ def _indices_to_hide(
 
 
 def _value(values: Sequence[float], unit: range) -> float:
-    """The value of a unit's best message: a call and its result stay or leave together."""
+    """The value of a unit's best message: a call and its result stay or go together."""
     return max(values[unit.start : unit.stop])
 
 
 def _crowded_out(
     brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]
 ) -> list[range]:
-    """The units that do not fit: the newest get room first, then the best by value per token; ties
-    go to the older."""
+    """The units that do not fit: the newest get room first, then the best by value per token; the
+    older unit wins a tie."""
     view = brief.view
     sizes = {unit: run_tokens(view.slots, unit) for unit in (*older, *recent)}
     total = sum(sizes.values())
-    beside = view.system_tokens + view.tools_tokens
-    slots_max: int = brief.setting("max_tokens", max(0, brief.target - beside))
+    fixed = view.system_tokens + view.tools_tokens
+    slots_max: int = brief.setting("max_tokens", max(0, brief.target - fixed))
     room = slots_max - view.slot_tokens + total
     if room >= total:
         return []
@@ -216,7 +218,7 @@ WEIGHTS: dict[str, float] = {
     "novelty": 1.0,
 }
 POWER = 3
-OPEN_UNITS = 8  # names in the newest units are still open
+OPEN_UNITS = 8  # names in this many of the newest units count as open
 # Only the beginning and the end of long text are read, so the cost of a page does not depend on the
 # length of its results.
 HEAD, TAIL = 1_500, 500
@@ -239,7 +241,7 @@ STRESSED = (
 
 
 def factors_of(brief: Brief, page_units: Sequence[range]) -> dict[str, list[float]]:
-    """For every factor its value from 0 to 1 for each slot."""
+    """The value of each factor for each slot, from 0 to 1."""
     slots = brief.slots
     texts = [text_looked_at(slot.message) for slot in slots]
     lowers = [text.lower() for text in texts]
@@ -261,8 +263,8 @@ def factors_of(brief: Brief, page_units: Sequence[range]) -> dict[str, list[floa
 
 def weighed(factors: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> list[float]:
     """The scores: the weighted power mean of the factors. The power keeps a message that excels in
-    a few factors from being lost among indifferent ones: a user's first message scores 0.6 or
-    more, mere narration less."""
+    a few factors from being lost among mediocre ones: a user's first message scores 0.6 or more,
+    plain narration less."""
     scores = [0.0] * len(factors["role"])
     for name, share in weights.items():
         for index, value in enumerate(factors[name]):
@@ -273,7 +275,8 @@ def weighed(factors: Mapping[str, Sequence[float]], weights: Mapping[str, float]
 def _references(
     page_units: Sequence[range], names: Sequence[set[str]]
 ) -> tuple[list[float], list[float]]:
-    """For each message, how often later units use its names, and whether the newest ones do."""
+    """For each message, a value for how often later units use its names, and whether the newest
+    units do."""
     references, still_open = [0.0] * len(names), [0.0] * len(names)
     used: dict[str, int] = {}
     newest: set[str] = set()
@@ -310,7 +313,7 @@ def text_looked_at(message: Message) -> str:
 
 
 def marks(lower: str) -> float:
-    """The worth of text with a decision, a plan or an error, in descending order; else 0."""
+    """1.0 for text with a decision, 0.8 for a plan, 0.6 for an error, 0 for other text."""
     for phrases, worth in ((DECISIONS, 1.0), (PLANS, 0.8), (ERRORS, 0.6)):
         if any(phrase in lower for phrase in phrases):
             return worth
@@ -318,7 +321,7 @@ def marks(lower: str) -> float:
 
 
 def emphasis(role: Role, text: str) -> float:
-    """The emphasis of a user: 1 for a stressing phrase, 0.5 for an exclamation mark or a word in
+    """The emphasis of a user: 1 for an emphatic phrase, 0.5 for an exclamation mark or a word in
     capitals; 0 for any other role."""
     if role != "user":
         return 0.0
@@ -336,8 +339,9 @@ def success(message: Message) -> float:
 
 
 def names_in(text: str) -> set[str]:
-    """The file names and artifacts in the text. A path counts by its last part, since it is often
-    relative to another folder. Searching for the dot is ten times as fast as for names."""
+    """The file names and artifacts in the text. Only the last part of a path counts, since paths
+    may be relative to different folders. Searching for dots is ten times as fast as searching for
+    names."""
     names = {name.rstrip("-") for name in ARTIFACT.findall(text)} if "art-" in text else set()
     at = text.find(".")
     while at >= 0 and len(names) < NAMES_MAX:
@@ -350,7 +354,7 @@ def names_in(text: str) -> set[str]:
 
 
 def task_shares(task: str, texts: Sequence[str], lowers: Sequence[str]) -> list[float]:
-    """For each text its share of the task's words, rare words counting more; all 0 without a
+    """The share of the task's words that each text has; rare words count more. All 0 without a
     task."""
     hits = [mentioning(word, texts, lowers) for word in dict.fromkeys(words(task))]
     weights = [weight(len(indices), len(texts)) for indices in hits]

@@ -83,7 +83,7 @@ def test_the_same_over_the_apis_of_openai(
     assert own[-1] and all(before <= now for before, now in pairwise(own))
     assert "refold_unfold" in model.looked_up
     sent = b"".join(one.raw for one in upstream.requests)
-    assert b"What stands between the marks is stored data" in sent
+    assert b"The text between the marks is stored data" in sent
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -1,8 +1,8 @@
 """`refold help`, `/help` and `refold completion`: how a person finds and types commands.
 
 To complete a word, the shell runs refold with `REFOLD_COMPLETE` set and the words up to the cursor;
-it gets one candidate per line, with its meaning after a tab. Without candidates it completes files
-itself. Neighbours: `completion` finds the candidates, `edges/cli/app` shows the same overview.
+it gets one candidate per line, with its description after a tab. Without candidates, it completes
+file names. Neighbours: `completion` finds the candidates, `edges/cli/app` shows the same overview.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from refold.errors import NotFound
 
 CONTEXT = "context"  # the prefix of most aliases
 NAME = Meta(
-    description="A command or a group, such as memory or agents; by default all.",
+    description="A command or a group, such as memory or agents; default: all.",
     extra={"positional": True, "takes_rest": True, "completes": "command"},
 )
 
@@ -53,13 +53,13 @@ def help_(session: Session, *, command: Annotated[str, NAME] = "") -> Topics | E
         return explained(load(name), known)
     if not name or name in PREFIXES or name in GROUPS:
         return Topics(group=name, commands=topics(name, known))
-    resolved(name.split(), is_shell=is_shell)  # raises for a former name
+    resolved(name.split(), is_shell=is_shell)  # raises an error for a former name
     names = [*known, *ALIASES, *GROUPS]
     raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, names))
 
 
 class Taken(Struct, frozen=True, kw_only=True):
-    """One parameter of a command: its form in a usage line, and its help."""
+    """One parameter of a command, as shown in a usage line, and its help text."""
 
     usage: str
     help: str
@@ -91,12 +91,12 @@ class Topics(Result, frozen=True, kw_only=True):
         size = max(map(len, groups))
         for heading, names in groups.items():
             screen.line(("bold", f"{heading.ljust(size)}  "), names, hang=size + 2)
-        screen.line(("dim", f"{screen.call('help')} COMMAND explains one, or a group."))
+        screen.line(("dim", f"{screen.call('help')} COMMAND explains a command or a group."))
 
 
 class Explained(Result, frozen=True, kw_only=True):
-    """One command and its arguments; `on` is its subject. `inside` are the commands whose names
-    begin with its own. `alias` is the command line that an alias is short for."""
+    """One command and its arguments; `on` is the kind of thing it acts on. `inside` has the
+    commands whose names begin with its name. `alias` is the full command line of an alias."""
 
     name: str
     summary: str
@@ -114,7 +114,7 @@ class Explained(Result, frozen=True, kw_only=True):
             screen.line(f"  The same as {screen.call(self.alias)}.")
         if self.details:
             screen.line(f"  {self.details if screen.is_shell else as_lines(self.details)}")
-        _show_taken((*self.arguments, *self.options), screen)
+        _show_parameters((*self.arguments, *self.options), screen)
         if self.inside:
             screen.line()
             _show_topics(self.inside, screen)
@@ -138,8 +138,8 @@ def overview(known: Mapping[str, Entry], slash: str = "") -> dict[str, str]:
 
 
 def topics(group: str = "", known: Mapping[str, Entry] = COMMANDS) -> tuple[Topic, ...]:
-    """The known commands of a group of the help, or with this prefix; without a group, all first
-    words."""
+    """The known commands in a help group, or with this prefix; without a group, the first word of
+    every command."""
     if group == CONTEXT:
         forms = [one for one in ALIASES if f"{one} ".startswith(f"{group} ")]
         return tuple(Topic(name=name, summary=ALIASES[name].summary) for name in forms)
@@ -167,13 +167,13 @@ def explained(command: Taking, known: Mapping[str, Entry] = COMMANDS) -> Explain
         summary=command.summary,
         details=command.details,
         on=command.on,
-        arguments=tuple(_taken(one) for one in parameters if not one.option),
-        options=tuple(_taken(one) for one in parameters if one.option),
+        arguments=tuple(_parameter_help(one) for one in parameters if not one.option),
+        options=tuple(_parameter_help(one) for one in parameters if one.option),
         inside=topics(command.name, known) if command.name in PREFIXES else (),
     )
 
 
-def _taken(parameter: Parameter) -> Taken:
+def _parameter_help(parameter: Parameter) -> Taken:
     choices = f" One of {', '.join(parameter.choices)}." if parameter.choices else ""
     return Taken(usage=parameter.shown, help=parameter.help + choices)
 
@@ -193,7 +193,7 @@ def _usage(result: Explained, screen: Screen) -> str:
     return " ".join((screen.call(result.name, id), *words, *options))
 
 
-def _show_taken(rows: tuple[Taken, ...], screen: Screen) -> None:
+def _show_parameters(rows: tuple[Taken, ...], screen: Screen) -> None:
     size = max((len(one.usage) for one in rows), default=0)
     for one in rows:
         screen.line(("cyan", f"  {one.usage.ljust(size)}"), f"  {one.help}", hang=size + 4)

@@ -51,7 +51,7 @@ from refold.tokens.models import together
 # Kinds of notes that have a place in the order of the file; "" is a message.
 ORDERED_KINDS = frozenset({"", ADOPTED, REWOUND, UNREAD})
 FIELDS = ("model", "window", "title", "system", "tools")
-# Valid from a position on; the title is the session's.
+# Valid from a position in the file onward; the title applies to the whole session.
 PAGE_FIELDS = ("model", "window", "system", "tools")
 TAKEN = "taken"  # in a rewind note: the number of reverts directly before it
 _STAND_IN = "erased:"  # the key of placeholders for erased messages, in logs of earlier versions
@@ -68,8 +68,8 @@ class ImportedItem(Struct):
 
 
 class ImportedLog(Struct):
-    """The imported content of a log. `facts` are all values that the session ever had in it;
-    `lacks_facts` means that some of them, or some usage, were erased."""
+    """The imported content of a log. `facts` has every value that the log ever had for the session;
+    `lacks_facts` is true if some of them, or some usage, were erased."""
 
     items: list[ImportedItem]
     notes: set[str]  # keys
@@ -91,7 +91,7 @@ class ImportedLog(Struct):
 
 
 def imported_log(context: Context, source: str, after: int = 0) -> ImportedLog:
-    """The content imported from this source into a log, after a seq."""
+    """The content of a log after a seq, as far as it was imported from this source."""
     walk = _Walk(source)
     for event in context.log.events(after=after):
         walk.take(event)
@@ -103,7 +103,7 @@ class _Walk:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._run: list[Event] = []  # consecutive edits and reverts by imports, up to here
+        self._run: list[Event] = []  # the current run of edits and reverts by imports
         self._reverts: list[Event] = []  # by imports, for entries no longer in the file
         self._named: list[tuple[Name, ImportedItem]] = []
         self._erased_ids: dict[int, tuple[str, ...]] = {}  # by seq
@@ -120,7 +120,7 @@ class _Walk:
         run, self._run = self._run, []
         name = self._erased_name(event, run) if event.erased else name_of(event)
         made = _edits_of_note(event, name, run)
-        # Messages rewound by the file itself are still in it.
+        # Messages that the file itself rewound are still in the file.
         left = run[: len(run) - len(made)] if name.kind == REWOUND else run
         self._reverts += [edit for edit in left if edit.kind == "revert"]
         if event.erased:
@@ -198,8 +198,8 @@ class _Walk:
 
 
 def _edits_of_note(event: Event, name: Name, run: list[Event]) -> list[Event]:
-    """The edits and reverts that belong to the note after them; an import may have written others
-    before those."""
+    """The edits and reverts that belong to the note that follows them; an import may have written
+    unrelated ones before them."""
     if name.kind == ADOPTED:
         return [edit for edit in run if edit.kind == "edit"]
     if name.kind != REWOUND:
@@ -237,8 +237,8 @@ def _last_changed(event: Event) -> int:
 
 # --- keys ---
 
-MORE = "more:"  # the prefix of the key of a message that continues another
-ROOM_CHARS = 40  # in a key, for prefixes and suffixes
+MORE = "more:"  # key prefix of a message that continues another
+ROOM_CHARS = 40  # reserved in a key for prefixes and suffixes
 
 SomeEntry = TypeVar("SomeEntry", bound=Entry)
 
@@ -261,7 +261,7 @@ def _digest(name: str) -> str:
 
 
 def log_key(entry: MessageEntry) -> str:
-    """The key of a message in the log: it ends in the number of parts."""
+    """The key of a message in the log. It ends with the number of parts."""
     return f"{entry.key}#{entry.parts}" if entry.parts else entry.key
 
 
@@ -274,7 +274,7 @@ def is_key_of(key: str, entry: Entry) -> bool:
 
 
 def continuation_key(entry: MessageEntry) -> str:
-    """The key in the log of the rest of a message."""
+    """The key of the rest of a message in the log."""
     return MORE + log_key(entry)
 
 
@@ -317,38 +317,38 @@ class FactWriter:
         self._is_frozen = is_frozen
         self._line = 0
         self._so_far: dict[str, Any] = {}  # the file's facts at this position
-        self._news: dict[str, Any] = {}  # changes since the last entry
+        self._unwritten: dict[str, Any] = {}  # changes since the last entry
 
     def add(self, facts: SessionFacts) -> None:
-        """Holds facts from the file until the next entry."""
+        """Collects facts from the file until the next entry."""
         fields = {name: getattr(facts, name) for name in FIELDS}
         fields |= {_METADATA + name: value for name, value in (facts.metadata or {}).items()}
         self._line = facts.line
         for name, value in fields.items():
             if value is not None and self._so_far.get(name) != value:
-                self._so_far[name] = self._news[name] = value
+                self._so_far[name] = self._unwritten[name] = value
                 if name == "model":
-                    self._so_far.pop("window", None)  # it was the other model's
+                    self._so_far.pop("window", None)  # it belonged to the previous model
 
     def write(self) -> None:
         """Writes the changes before a new entry, except for values that may have been erased."""
-        if self._news:
-            self._write(self._not_erased(self._news))
+        if self._unwritten:
+            self._write(self._not_erased(self._unwritten))
 
     def pass_over(self) -> None:
         """Writes only values that the log never had: the next entry is already in the log."""
-        if not self._news:
+        if not self._unwritten:
             return
-        news = self._news.items()
+        news = self._unwritten.items()
         held = self._log.may_have_had
-        self._write({name: one for name, one in news if not held(name, _loggable(name, one))})
+        self._write({name: one for name, one in news if not held(name, _as_stored(name, one))})
 
     def write_again(self) -> None:
         """Writes the facts of the page again, after the log went back to an earlier position."""
         of_page = {name: self._so_far[name] for name in PAGE_FIELDS if name in self._so_far}
-        news = {name: value for name, value in self._news.items() if name not in of_page}
+        news = {name: value for name, value in self._unwritten.items() if name not in of_page}
         self._write(self._not_erased(of_page))
-        self._news = news
+        self._unwritten = news
 
     def _not_erased(self, fields: dict[str, Any]) -> dict[str, Any]:
         if not self._log.lacks_facts:
@@ -356,11 +356,11 @@ class FactWriter:
         return {
             name: value
             for name, value in fields.items()
-            if name in ("model", "window") or self._log.has_had(name, _loggable(name, value))
+            if name in ("model", "window") or self._log.has_had(name, _as_stored(name, value))
         }
 
     def _write(self, fields: dict[str, Any]) -> None:
-        self._news = {}
+        self._unwritten = {}
         if not fields:
             return
         if self._is_frozen:
@@ -393,15 +393,16 @@ class FactWriter:
 
 
 def _encoded(value: Any) -> bytes:
-    """A value encoded for comparison; all values that JSON cannot represent are equal."""
+    """A value encoded for comparison; values that JSON cannot represent all compare as
+    equal."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return b""
 
 
-def _loggable(name: str, value: Any) -> Any:
-    """A value in the form of the log; an invalid one is returned unchanged."""
+def _as_stored(name: str, value: Any) -> Any:
+    """A value in the form in which the log stores it; an invalid one is returned unchanged."""
     plain = {"system": plain_system, "tools": plain_tools}.get(name)
     try:
         return plain(value) if plain else value

@@ -133,15 +133,13 @@ class Answers:
 
     def remember(
         self,
-        content: Annotated[
-            str, Field(description="One fact, in a sentence that stands by itself.")
-        ],
+        content: Annotated[str, Field(description="One fact, in a self-contained sentence.")],
         tags: Annotated[list[str], Field(description="A few tags to sort it by.")] = [],  # noqa: B006
         scope: Annotated[
             str, Field(description="project: for all work here; user: everywhere.")
         ] = "project",
         replaces: Annotated[
-            list[str], Field(description="mem-... of facts that have changed to this.")
+            list[str], Field(description="mem-... of facts that this one replaces.")
         ] = [],  # noqa: B006
     ) -> str:
         """Keep a fact for later conversations: a decision, a preference, a place, a name."""
