@@ -205,15 +205,15 @@ PROJECT_MAY: dict[str, Callable[[Any], bool]] = {
     "dialect": _freely,
     "alternate_roles": _freely,
     "force": _freely,
-    # A project's orders to the writer, which reads everything said.
+    # A project's instructions to the writer, which reads the whole conversation.
     "strategy": lambda tables: not any(ORDERS in table for table in tables.values()),
     "models": _freely,  # the settings in its tables are asked for one by one
 }
 
 
 def needing_permission(values: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
-    """The values of a project's table that the user has to permit, each by its whole place in it
-    and without anything beside it that needs no permission."""
+    """The values of a project's table that the user has to permit, each by its full path in it
+    and without neighbouring values that need none."""
     found: dict[tuple[str, ...], Any] = {}
     for name, value in values.items():
         if PROJECT_MAY[name](value):

@@ -99,7 +99,7 @@ class ResultFields(TypedDict):
 
 
 class Intake:
-    """Makes drafts for one open log. `resize` sets the size above which results are moved out."""
+    """Creates drafts for one open log. `resize` sets the size above which results are moved out."""
 
     def __init__(self, log: OpenLog) -> None:
         self._log = log

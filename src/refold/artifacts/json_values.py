@@ -59,14 +59,14 @@ class _Unfit(Exception):
 
 
 def encoded(value: Any) -> bytes:
-    """The value as JSON; Invalid, with its place, if a part of it has no form."""
+    """The value as JSON; Invalid, with its path, if a part of it has no form."""
     written = Written(value)
     return b"".join(written) if written.whole is None else written.whole
 
 
 class Written:
     """A value as JSON, in pieces, encoded again for each iteration: a large one is never held
-    twice. `whole` has all of a small one. Invalid, with its place, if a part of it has no form."""
+    twice. `whole` has all of a small one. Invalid, with its path, if a part of it has no form."""
 
     def __init__(self, value: Any) -> None:
         self._value = _plain_value(value)
@@ -94,7 +94,7 @@ class Written:
 
 
 def _plain_value(value: Any, text: _Text = str) -> Any:
-    """The value as plain data; Invalid, with its place, if a part of it has no form."""
+    """The value as plain data; Invalid, with its path, if a part of it has no form."""
     try:
         return _written(value, set(), text=text)
     except _Unfit as error:

@@ -171,8 +171,8 @@ class ActiveModel:
         return spoken
 
     def call_fields(self, dialect: Dialect) -> dict[str, str | int]:
-        """Fields of a call beside the page: the model as the caller named it, unless the format is
-        another provider's, and the output limit if the format requires one. For a model outside
+        """Fields of a call other than the page: the model as the caller named it, unless the format
+        is another provider's, and the output limit if the format requires one. For a model outside
         the table, any format may be right."""
         fields: dict[str, str | int] = {}
         if self._name and self._may_speak(dialect):

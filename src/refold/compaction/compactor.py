@@ -92,7 +92,7 @@ class Compactor:
 
     @cached_property
     def jobs(self) -> Jobs:
-        """Makes the jobs. The strategies are imported for the first one."""
+        """Creates the jobs. The strategies are imported for the first one."""
         from refold.compaction.planning import Jobs
 
         return Jobs(self._log, self._model, self._redact, has_writer=lambda: self.asker is not None)
@@ -533,7 +533,7 @@ class SingleRun:
 def report_rejections(
     log: OpenLog, outcomes: Sequence[Outcome], strategy: str, bill: dict[str, Any]
 ) -> None:
-    """Reports why texts of the writer were rejected."""
+    """Reports why the writer's texts were rejected."""
     given = (reason for outcome in outcomes for reason in (outcome.reason, outcome.unchecked))
     reasons = dict.fromkeys(filter(None, given))
     if reasons:

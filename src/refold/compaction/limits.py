@@ -47,7 +47,7 @@ def factor(state: Fold, info: Model, lesson: Lesson | None) -> float:
 
 
 def with_room(budget: Budget, *, extra: int, answer: int, whole: int, reserve: int) -> Budget:
-    """The budget for a request that has `extra` tokens beside the page, and an answer of this
+    """The budget for a request that has `extra` tokens besides the page, and an answer of this
     length. The model has a window of `whole` tokens, in which the budget's may be a wish; `reserve`
     is room needed inside the budget's."""
     limit = min(budget.window - max(budget.reserve, reserve), whole - answer) - max(0, extra)

@@ -113,7 +113,7 @@ def _strong_budget(state: Fold, budget: Budget, overflow: Overflow, *, shown: in
 
 def as_counted(limit: int, current: int, stated: int) -> int:
     """The provider's limit in our own tokens, for a page that we count as `current` and the
-    provider as `stated`. Either our estimate is off by a constant share, or something beside the
+    provider as `stated`. Either our estimate is off by a constant share, or something besides the
     page is not counted at all. The smaller result counts, unless the second assumption would leave
     nearly nothing."""
     if stated <= current:

@@ -404,7 +404,7 @@ def still_fits(plan: Plan, state: Fold) -> bool:
 
 
 class Jobs:
-    """Makes the jobs of one open log."""
+    """Creates the jobs of one open log."""
 
     def __init__(
         self, log: OpenLog, model: ActiveModel, redact: Redact, *, has_writer: Callable[[], bool]

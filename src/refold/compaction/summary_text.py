@@ -1,8 +1,8 @@
 """The text of a plan's summaries: questions to the writer, and redaction.
 
-Every draft in a plan is complete without a writer. A writer is asked for prose beside the drafts,
-as far as there is room, and an accepted answer replaces the draft. Neighbours: `planning` draws
-plans up, `writer.asker` asks, `compactor` applies them.
+Every draft in a plan is complete without a writer. A writer is asked for prose to go with the
+drafts, as far as there is room, and an accepted answer replaces the draft. Neighbours: `planning`
+draws plans up, `writer.asker` asks, `compactor` applies them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PROSE_WORTH_TOKENS = 400  # a smaller span may go without prose, and without a n
 
 
 def asks_of(plan: Plan, config: Config) -> list[Ask]:
-    """The asks of the strategies, and one for prose beside every gist; without drafts that a later
-    rung of the same plan hides again."""
+    """The asks of the strategies, and one for prose to go with every gist; without drafts that a
+    later rung of the same plan hides again."""
     instructions = str(config.strategy.get("gist", {}).get("instructions", ""))
     drafts = {id(ask.draft) for ask in plan.asks}
     edits = [proposal.edit for proposal in plan.proposals]
@@ -60,8 +60,8 @@ def questions_of(plan: Plan, before: View, job: Job) -> list[Question]:
 
 
 def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
-    """The ask with its messages and facts. Without room for prose beside the draft it is None, or,
-    for a span worth prose, a question that is never sent. New prose replaces the prose that the
+    """The ask with its messages and facts. Without room for prose next to the draft, it is None,
+    or, for a span worth prose, a question that is never sent. New prose replaces the prose that the
     draft carries over."""
     inside = [
         slot for slot in before.slots if ask.span.first <= slot.seq and slot.last <= ask.span.last

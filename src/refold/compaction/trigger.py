@@ -97,7 +97,7 @@ def cause(state: Fold, load: Load, config: Config, moment: Moment) -> Cause:
 
 def _full_at(state: Fold, budget: Budget, config: Config) -> int:
     """The size at which a page is full. An early trigger, far below the limit, counts the room
-    beside the system prompt and the tools: they cannot be folded."""
+    left by the system prompt and the tools: they cannot be folded."""
     fixed = round((state.system_tokens + state.tools_tokens) * budget.factor)
     beside = budget.compact_at + round(fixed * (1 - budget.compact_at / budget.window))
     most = min(int(EARLY_RATIO * budget.input_max), config.tokens_cap)

@@ -43,7 +43,7 @@ class Deleted(Struct, frozen=True, kw_only=True):
 
 
 def delete(store: Store, ids: Sequence[str]) -> Deleted:
-    """Removes these conversations. A parent goes after its forks, or stays with them."""
+    """Removes these conversations. A parent is removed after its forks, or kept with them."""
     chosen = [store.conversation(id) for id in dict.fromkeys(ids)]
     # Contents stored from now on, even again, are not ours to drop.
     at_ms = now_ms()

@@ -1,12 +1,12 @@
 """Permanent erasure of words: bodies are removed, envelopes stay, and so does the shape of the
 page.
 
-An erase event comes first, then the body goes, here and, by the next sync, in every copy of the
-log. Everything derived from the words goes too: copies off the page; summaries and shortened forms,
-here and in forks; memories; hand-overs and shown memories in any conversation; contents without
-another reference; index entries. A device that erased at another device's request records that in a
-note. Neighbours: `deleter` removes whole
-conversations from one store, `Store.erase` empties one event.
+An erase event is written first, then the body is deleted, here and, by the next sync, in every copy
+of the log. Everything derived from the words is erased too: copies off the page; summaries and
+shortened forms, here and in forks; memories; hand-overs and shown memories in any conversation;
+contents without another reference; index entries. A device that erased at another device's request
+records that in a note. Neighbours: `deleter` removes whole conversations from one store,
+`Store.erase` empties one event.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ class ControlLog:
         return self._rows.batches().get(batch, 0)
 
     def newest(self, count: int) -> int:
-        """The place before the newest `count` control events."""
+        """The position before the newest `count` control events."""
         at = self._count - count
         return self._rows.unpacked()[at][0] - 1 if at > 0 else 0
 

@@ -179,8 +179,8 @@ def is_shown(message: Message) -> bool:
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event beside the messages, never on the page: a host's own state, progress, a snapshot.
-    `kind` is the host's name for it, `key` and `ids` as in a message."""
+    """An event separate from the messages, never on the page: a host's own state, progress, a
+    snapshot. `kind` is the host's name for it, `key` and `ids` as in a message."""
 
     kind: str
     data: Any = None

@@ -218,7 +218,7 @@ def _anthropic_faults(options: Request, names: list[str]) -> Faults:
 
 
 def _thinking_faults(options: Request, thinking: Any) -> Faults:
-    """The faults of thinking, and of the options that it does not accept beside it."""
+    """The faults of thinking, and of the options that cannot be combined with it."""
     kind, most = kind_in(thinking), options.get("max_tokens")
     budget: Any = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
     if kind not in ("enabled", "adaptive"):

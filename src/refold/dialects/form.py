@@ -149,7 +149,7 @@ _GONE: Any = object()
 
 
 class Carving(Struct, frozen=True):
-    """Makes forms. `show` renders a block's usual part; `holes` finds a block's fields in its
+    """Builds forms. `show` renders a block's usual part; `holes` finds a block's fields in its
     part."""
 
     show: Show

@@ -1,6 +1,6 @@
 """Messages of mixed form: calls and results spelled one provider's way, the rest another's.
 
-Gateways and converters make them: `tool_calls` of Chat Completions beside content blocks of
+Gateways and converters produce them: `tool_calls` of Chat Completions with content blocks of
 Anthropic, for example. The parts of each spelling are read by their own dialect, and the blocks are
 joined, so no call and no result is lost; the message belongs to the dialect of its thinking.
 Neighbour: `dialects` asks here before it chooses one dialect for a message.
@@ -98,7 +98,7 @@ class _Joined:
         self.blocks: list[Block] = []
 
     def messages(self) -> list[Message]:
-        """The message, followed by the results that an answer had beside its calls."""
+        """The message, followed by the results that an answer had along with its calls."""
         content, parts = self.wire.pop("content", None), self.wire.pop("parts", None)
         is_answer = self.wire["role"] in ("assistant", "model")
         role = "assistant" if is_answer else "user"

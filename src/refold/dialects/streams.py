@@ -2,7 +2,8 @@
 
 A chunk may be an SDK's object or a plain dict. An interrupted stream makes a partial response with
 the key `cut_off`. The last event of a Responses stream contains the complete response, which is
-used as it is. Neighbours: `input` makes chunks plain, `dialects.reply` reads the response.
+used as it is. Neighbours: `input` converts chunks to plain values, `dialects.reply` reads the
+response.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def check_parts(message: Message) -> None:
 
 
 def _check_fields(message: Message) -> None:
-    """Checks the fields of a Chat Completions message beside its content."""
+    """Checks the fields of a Chat Completions message other than its content."""
     form = at(message.form, (1,))
     own = at(form, (HOLE, 1))  # a message that is one result
     fields = own if isinstance(own, dict) else form

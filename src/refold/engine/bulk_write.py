@@ -1,6 +1,6 @@
 """Many messages, notes and bills for one log, written in one transaction.
 
-Each draft is made as if the earlier ones were already in the log. `write` writes all of them or
+Each draft is created as if the earlier ones were already in the log. `write` writes all of them or
 none: if another writer was faster, it raises `Overtaken`, and the caller builds the batch again
 from the new log. Meant for imports, which recognize stored messages by their keys. Neighbours:
 `recorder` parses and drafts, `log.open_log` appends, `edges.importers` fills batches.

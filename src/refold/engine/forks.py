@@ -3,7 +3,7 @@
 A fork shares the log up to a position. A sub-agent starts with one message, and sees no other: its
 origin, what is known so far (the ledger, unless the caller passes a summary) and the artifacts that
 it may unfold. Summaries are redacted; artifacts and task are passed on as they are. Its memories
-may go to a scope of its own, named in the metadata.
+may be kept in a scope of its own, named in the metadata.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ own pending request; a reply answers that or, without one, the newest of all. A 
 hand leaves its request pending, because its usage may arrive separately; the next append closes it.
 Thinking in a late reply is stored with the head that its request showed (`UPTO`), or with 0 if no
 page has it in its original position; the thinking law (`core.laws`) reads this. Neighbours:
-`dialects` parse, `artifacts.intake` makes drafts, `log.open_log` appends, `pages` adds requests.
+`dialects` parse, `artifacts.intake` creates drafts, `log.open_log` appends, `pages` adds requests.
 """
 
 from __future__ import annotations
@@ -557,7 +557,7 @@ def append_reply(
 ) -> list[Event]:
     """Appends the drafts of a reply to the request that showed the log up to `shown`. `drafts_of`
     receives the function that marks late messages. The caller must hold the lock and have caught up
-    with the log. If another writer appends in between, new drafts are made and tried."""
+    with the log. If another writer appends in between, new drafts are created and tried."""
     for _ in range(TRIES_MAX):
         drafts = drafts_of(_marker(log, shown))
         if not drafts:
@@ -577,7 +577,7 @@ def without_late_marker(message: Message) -> Message:
 
 
 def _marker(log: OpenLog, shown: int) -> MarkLate:
-    """Makes a function that adds the late marker if the log has changed since the request."""
+    """Returns a function that adds the late marker if the log has changed since the request."""
     slots = log.sums.slots
     last = slots[-1] if slots else None
     # A model is not asked to continue an answer that ends in text or thinking.

@@ -1,12 +1,12 @@
 """Notes, keys, and redaction of drafts.
 
-A note keeps the state of a host program: an event beside the messages, never on the page. A key is
-the caller's own name for a message or note; the same key is not written twice, unless a restore
-switched the first one off. A synced store may require redaction before sealing (`redact=append` in
-its URL), because the chain covers the body. Then every draft goes through `draft_redacted`: names
-(keys, call ids) cannot change, so a secret in one is refused, and changed thinking loses its
-signature. Redaction is idempotent, so a history that comes back is recognized. Neighbours:
-`redaction` finds secrets, `log` seals, `engine.recorder` asks for keys.
+A note keeps the state of a host program: an event separate from the messages, never on the page. A
+key is the caller's own name for a message or note; the same key is not written twice, unless a
+restore switched the first one off. A synced store may require redaction before sealing
+(`redact=append` in its URL), because the chain covers the body. Then every draft goes through
+`draft_redacted`: names (keys, call ids) cannot change, so a secret in one is refused, and changed
+thinking loses its signature. Redaction is idempotent, so a history that comes back is recognized.
+Neighbours: `redaction` finds secrets, `log` seals, `engine.recorder` asks for keys.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The fold at any place in a log, computed from a bookmark near it instead of the first event.
+"""The fold at any position in a log, computed from a bookmark near it instead of the first event.
 
 A bookmark is kept whenever the log has grown by enough events, and by a multiple of the bookmark's
 own size; the newest folds stay in memory. Events that reach back (`switched_on`) begin at the
-newest place before which no later event switches anything (`ControlLog.cut`): from there, only
+newest position before which no later event switches anything (`ControlLog.cut`): from there, only
 active events are folded again, with their own switches and eras, while the sums of all events
-continue. Without such a place, the fold begins at the first event. Neighbours: `core.bookmark` has
-the bytes, `core.active_events` finds events that are off; `log` calls.
+continue. Without such a position, the fold begins at the first event. Neighbours: `core.bookmark`
+has the bytes, `core.active_events` finds events that are off; `log` calls.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Past:
             for head in list(self._unstored)[:-UNSTORED]:
                 del self._unstored[head]
 
-    # --- the fold at a place ---
+    # --- the fold at a position ---
 
     def at(self, seq: int) -> Fold:
         """The fold of the log up to a seq, which is not after its head. It is shared: copy it

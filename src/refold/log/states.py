@@ -89,7 +89,7 @@ class States(Struct, frozen=True, kw_only=True):
     sizes: tuple[tuple[int, int], ...]
 
     def at(self, seq: int) -> dict[int, MessageState]:
-        """The state of every message up to a place in the log, by seq."""
+        """The state of every message up to a position in the log, by seq."""
         if self.after or not 0 <= seq <= self.head:
             what = f"these states are from #{self.after} to #{self.head}, not at #{seq}"
             raise Invalid(what, hint="read them without `after`, and choose a place in the log")
@@ -157,7 +157,7 @@ class StateWalk:
         return walk
 
     def states(self, after: int = 0) -> States:
-        """Everything that changed after a place."""
+        """Everything that changed after a position."""
         return States(
             head=self._state.head,
             after=after,

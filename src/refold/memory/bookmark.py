@@ -3,7 +3,7 @@ read the whole log.
 
 The fold is a set of maps from claims, sentences or ended facts to events. A bookmark keeps them as
 two columns, hashes of the keys and seqs; an event is read, and its claim derived again, when its
-key is first looked up. So a bookmark contains no words. It is kept in the index, made again when
+key is first looked up. So a bookmark contains no words. It is kept in the index, built again when
 the log has grown much, and deleted whenever something is forgotten. Neighbours: `fold` has the
 maps, `journal` opens and keeps bookmarks.
 """

@@ -2,7 +2,7 @@
 
 A `Version` is one event, a `Run` is an entry while it was true, with the versions merged into it; a
 `MemoryEntry` is what a caller receives. A caller's arguments are checked here, before anything is
-written. Neighbour: `fold` makes runs and entries.
+written. Neighbour: `fold` builds runs and entries.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Pure: the same events give the same entries, whether they are added one by one o
 event is one version of an entry. Forgotten words leave a seal, a keyed hash with a key of its own,
 so equal words have different seals, and a log confirms them only to someone who guesses them.
 Neighbours: `merging` decides which versions belong together and when they end, `journal` reads the
-events, `erasure` makes seals.
+events, `erasure` creates seals.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class Entries:
 
     def continued(self, body: Memory) -> Memory:
         """The body as a first version, or as the next version of the entry that says the same:
-        repeating it only to add `replaces` makes no duplicate."""
+        repeating it only to add `replaces` creates no duplicate."""
         known = self.saying(body.content)
         if not known:
             return body

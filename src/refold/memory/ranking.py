@@ -5,7 +5,7 @@ how often an entry was used. A hit shares words with the query, or has a vector 
 `Fitness` judges an answer by its form: a `when` asks for a time, a question about `me` for a
 sentence of the speaker's; this raises the rank a little, for English only. `measured` finds the
 lowest meaningful cosine: 3.3 deviations above the noise, so that 19 of 20 questions without an
-answer find nothing among some hundred facts. Neighbours: `search` ranks, `recall` makes entries of
+answer find nothing among some hundred facts. Neighbours: `search` ranks, `recall` turns hits into
 the hits.
 """
 
@@ -237,7 +237,7 @@ class Finder:
 
     @retried
     def rebuild(self, logs: Sequence[str], progress: Progress | None) -> None:
-        """Discards the index and makes it again, with all vectors."""
+        """Discards the index and builds it again, with all vectors."""
         with self._upkeep.index(rebuild=True) as index:
             self._upkeep.freshen(index, logs, EVENTS_MAX)
             self._vectors.complete(index, progress or (lambda done, total: None), 0)

@@ -3,9 +3,9 @@
 A vector store keeps the vectors of memories instead of refold's own index. It receives numbers and
 ids, never text; words are always found by refold's index, which also knows which entries have
 vectors. If the facts in the index name another embedder, vector length or store, all vectors are
-made again. If the store fails, that is reported, and the answer comes from words alone. `chroma` is
-built in, and `refold.register.vector_store` adds others. Neighbour: `search.vectors` does the same
-inside the index.
+computed again. If the store fails, that is reported, and the answer comes from words alone.
+`chroma` is built in, and `refold.register.vector_store` adds others. Neighbour: `search.vectors`
+does the same inside the index.
 """
 
 from __future__ import annotations

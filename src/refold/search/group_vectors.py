@@ -1,11 +1,12 @@
-"""Vectors of word groups beside the full text: each word of a query is matched by its meaning.
+"""Vectors of word groups, in addition to the full text: each word of a query is matched by its
+meaning.
 
 One vector for a whole message loses the meaning of its words; with one for every three words, `car`
 and `repair` find "my automobile needs new brakes". A group is a row of bytes without its length.
 Each word counts by its best group in every entry, measured in deviations over all entries; short
 messages borrow from short neighbours, at a handicap. The sum over the words, weighted by rarity, is
 the nearness. Weights and handicaps come from cross-validation over `bench/locomo.py` for talk, and
-`bench/recall.py` for agents. Neighbours: `vectors` keeps the rows, `bert` makes them.
+`bench/recall.py` for agents. Neighbours: `vectors` keeps the rows, `bert` computes them.
 """
 
 from __future__ import annotations

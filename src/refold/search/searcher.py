@@ -202,7 +202,7 @@ class Searcher:
         with database.limited(index.connection, SEARCH_WAIT_S):
             found = index_query.matches(index, query, ranges, filters)
             scored = index_query.scored(index, query, found, ranges, filters)
-        # This first makes missing vectors, within a time limit of its own.
+        # This first computes missing vectors, within a time limit of its own.
         combined = self._vectors.compared(index, query, found, scored, ranges)
         with database.limited(index.connection, SEARCH_WAIT_S):
             most = question.entries_max
@@ -331,12 +331,12 @@ class Searcher:
         return self._upkeep.catch_up(budget)
 
     def complete(self, progress: Progress | None = None) -> int:
-        """Indexes all new events, and makes all missing vectors; returns the number of events.
+        """Indexes all new events, and computes all missing vectors; returns the number of events.
         `progress(done, all)` is called between batches."""
         return self._complete(progress, rebuild=False)
 
     def rebuild(self, progress: Progress | None = None) -> int:
-        """Discards the index and makes it again; returns the number of events."""
+        """Discards the index and builds it again; returns the number of events."""
         return self._complete(progress, rebuild=True)
 
     @retried

@@ -5,7 +5,7 @@ is shown whole, and most of a user's are short: people say what matters in a few
 are compared as in the index, by the tokenizer's stems; names also part by part, and Chinese,
 Japanese and Korean character by character. Long text is truncated first. Visibility comes from a
 bookmark and the few events after it; it is unknown if finding out would take reading all of a long
-log. Neighbours: `words` makes the query, `searcher` asks.
+log. Neighbours: `words` builds the query, `searcher` asks.
 """
 
 from __future__ import annotations

@@ -404,7 +404,7 @@ class VectorUpkeep:
             return self._vectors_of(index).means(ids)
 
     def complete(self, index: Index, progress: Progress, done: int) -> None:
-        """Makes all missing vectors. Progress continues from the `done` events."""
+        """Computes all missing vectors. Progress continues from the `done` events."""
         left = None
         while self.is_ready():
             try:

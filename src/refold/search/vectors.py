@@ -1,4 +1,4 @@
-"""Vectors beside the full text: they find messages with the same meaning in other words.
+"""Vectors, in addition to the full text: they find messages with the same meaning in other words.
 
 A message is cut into pieces of 1,000 characters, each with a vector. Its nearness to a query is
 that of its best piece, or of the message blended with its neighbours if that is nearer (as in

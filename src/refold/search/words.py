@@ -6,7 +6,7 @@ and accents, and stems English, in C. The rest is done here, in bulk, before it 
 Chinese, Japanese and Korean become overlapping pairs of characters, and the parts of names such as
 `updateScore` or `utf8` go to a second column. A query looks for all forms of an irregular word
 (`meet`, `met`), and prefers messages written on a day it names, or in the days after.
-Neighbours: `index` stores the columns, `searcher` makes queries, `index_query` uses the dates.
+Neighbours: `index` stores the columns, `searcher` builds queries, `index_query` uses the dates.
 """
 
 from __future__ import annotations

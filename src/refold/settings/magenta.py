@@ -3,11 +3,11 @@
     {"context_management": {"strategy": "importance_based", "max_messages": 50}}
 
 Its strategies become ladders that end in `hide`, so that a page always fits. Its message limits
-become `messages_cap`, beside the window. With its semantic memory on, facts in hidden messages are
-remembered. Vectors are computed on this machine, even if the model's name belongs to a server: no
-block of settings sends text anywhere. Its default threshold suits only one family of embedders, so
-it means the embedder's own threshold. `unused` reports differences. Neighbour: `sources` reads the
-block.
+become `messages_cap`, in addition to the window. With its semantic memory on, facts in hidden
+messages are remembered. Vectors are computed on this machine, even if the model's name belongs to a
+server: no block of settings sends text anywhere. Its default threshold suits only one family of
+embedders, so it means the embedder's own threshold. `unused` reports differences. Neighbour:
+`sources` reads the block.
 """
 
 from __future__ import annotations

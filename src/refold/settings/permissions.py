@@ -41,7 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weakened(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings in a folder's files that make something less safe, each by its whole place."""
+    """Settings in a folder's files that make something less safe, each by its full path."""
 
     folder: str
     settings: tuple[tuple[str, Any], ...]

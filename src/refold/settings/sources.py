@@ -297,7 +297,7 @@ def _searched(folder: Path | None) -> tuple[Path, ...]:
 
 # --- the user's permissions ---
 
-# What refold uses in a project, beside the folder itself.
+# What refold uses in a project, besides the folder itself.
 OWNED = (
     *(FOLDER, f"{FOLDER}/{DATABASE}", f"{FOLDER}/memory", *FILES, ".mcp.json", ".claude"),
     *(".claude/settings.json", ".claude/settings.local.json", ".cursor", ".cursor/mcp.json"),

@@ -120,7 +120,7 @@ def synced_of(store: Store) -> SyncedStore | None:
 
 
 def make_key(path: str, *, passphrase: str = "", name: str = "", rotates: bool = False) -> str:
-    """Makes a key file for the encryption of a far store, or adds a newer key to one; returns the
+    """Creates a key file for the encryption of a far store, or adds a newer key to one; returns the
     id of the key. The key is random, or derived from a passphrase and a name."""
     from refold.stores.encrypted import keys
 

@@ -2,8 +2,8 @@
 
 A space before the end of a line says that its batch continues on the next line. JSON ignores it,
 and it shows whether lines are missing at the end of a batch after a kill or a power loss. A body
-that is not one line of JSON is stored as base64 beside it. Neighbours: `core.codec` has the form of
-one line, `files.log` finds lines in a file, `remote` sends them.
+that is not one line of JSON is stored as base64 in a separate field. Neighbours: `core.codec` has
+the form of one line, `files.log` finds lines in a file, `remote` sends them.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def events_in(batch: bytes, *, most: int) -> list[Event]:
         raise Invalid(f"{count:,} events in one batch", hint=f"send at most {most:,}")
     with suppress(Corrupt):
         events = from_lines(batch)
-        # A base64 body is beside an empty body; without an empty one, the batch is not searched for
-        # it.
+        # A base64 body comes with an empty body; without an empty one, the batch is not searched
+        # for it.
         has_bytes = any(event.body in _EMPTY for event in events) and _BYTES in batch
         if len(events) == count and not has_bytes:
             return events

@@ -70,12 +70,12 @@ class Store(Protocol):
         at expect=0."""
 
     def bookmark(self, conversation: str, *, at: int | None = None) -> bytes | None:
-        """The latest bookmark; with `at`, the newest one kept for a place up to that seq, by the
+        """The latest bookmark; with `at`, the newest one kept for a position up to that seq, by the
         conversation or those it was forked from. None if it is missing or cannot be trusted."""
 
     def keep_bookmark(self, conversation: str, data: bytes, *, at: int | None = None) -> None:
         """Replaces the bookmark; with `at`, keeps another one for that seq. Bookmarks are
-        disposable: a store may lose them at any time, and need not keep any for a place."""
+        disposable: a store may lose them at any time, and need not keep any for a position."""
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
         """Keeps bytes once, streamed and hashed on the way; returns their sha256 in hex."""
@@ -125,7 +125,8 @@ class Store(Protocol):
 
 
 class Overtaken(Unavailable):
-    """Another writer appended to a log while a batch for it was made: none of it is written."""
+    """Another writer appended to a log while a batch for it was being prepared: none of it is
+    written."""
 
 
 # --- a store that is synced with another ---
@@ -398,7 +399,7 @@ TermPlace = tuple[str, int, int]  # conversation, lane, position
 
 
 class Terms(Protocol):
-    """A search index that a store keeps beside its logs: derived, and never used by an append. It
+    """A search index that a store keeps with its logs: derived, and never used by an append. It
     matches and counts; `refold.search` ranks."""
 
     def marks(self, conversations: Sequence[str] | None = None) -> dict[str, TermMark]:

@@ -1,6 +1,6 @@
 """Clearing tool uses: a placeholder with a handle replaces the content of old tool results.
 
-Call and result stay paired and in order; only their content goes, the oldest first. Without a
+Call and result stay paired and in order; only their content is removed, the oldest first. Without a
 preset clearing stops at the target; the preset `clear_tool_uses` clears all but the newest uses,
 `prune` all but the newest 40,000 tokens of results. Results of excluded tools and unfinished pairs
 are never cleared. `thinking` also removes the reasoning of older turns. Neighbours:

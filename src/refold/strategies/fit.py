@@ -151,7 +151,7 @@ def cuts_of(brief: Brief, cuttable: Sequence[Piece], excess: int, floors: Sequen
             if floor and turn == KEPT:  # requests are cut gently, except on the last floor
                 lowest = max(floor, _most(brief) // 8)
             group = [piece for piece in cuttable if piece.turn == turn and piece.tokens > lowest]
-            # The cuts of the group are made again, from the whole blocks.
+            # The cuts of the group are computed again, from the whole blocks.
             keys = {piece.key for piece in group}
             others = {key: cut for key, cut in cuts.items() if key not in keys}
             cuts |= _lower(brief, group, excess - _freed_by(others), lowest)

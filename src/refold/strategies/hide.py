@@ -6,7 +6,8 @@ Without a preset it hides just enough to reach the target. A preset fixes the am
 request and its plain reply), pins, the latest request and the newest unit stay. `hide_span` hides
 messages chosen by a person. Messages are hidden in runs, each by its span; one run carries the
 notice, which absorbs the notices of earlier truncations. Neighbours: `window` and `importance`
-choose differently and hide through `hide_edits`; `compaction.planning` makes a plan of `hide_span`.
+choose differently and hide through `hide_edits`; `compaction.planning` turns `hide_span` into a
+plan.
 """
 
 from __future__ import annotations

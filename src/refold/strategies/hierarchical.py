@@ -7,7 +7,7 @@ summary, followed by binding facts: rules, decisions, open to-dos. Every line be
 that unfolds the part. A paragraph becomes a line when the page is full again, and a line stays a
 line unless it is in focus: a summary cannot be split, so the paragraph is inserted among its lines,
 if the page still gets shorter. If lines alone fill the room, neighbouring parts are merged.
-Neighbours: `summarize` makes one summary with the ledger, `gist` chooses lines of the messages.
+Neighbours: `summarize` writes one summary with the ledger, `gist` chooses lines of the messages.
 """
 
 from __future__ import annotations

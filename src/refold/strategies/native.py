@@ -5,7 +5,7 @@ The provider's summary comes first on the page, so the cut starts at the first m
 legal if the roles on both sides differ, no call is open across it, and neither side depends on the
 other. The tail takes about half of the room. The edit's own text is a gist, for readers that cannot
 use the native summary. The latest request may be covered, because the native summary includes it.
-Neighbours: `compaction.native` calls the provider, `gist` makes the text.
+Neighbours: `compaction.native` calls the provider, `gist` writes the text.
 """
 
 from __future__ import annotations

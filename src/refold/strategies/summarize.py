@@ -1,5 +1,5 @@
-"""Everything before the last messages becomes one summary: the ledger by code, and prose beside it
-by a writer.
+"""Everything before the last messages becomes one summary: a ledger written by code, with
+prose by a writer.
 
 The last `keep` messages stay (from a seam on), and so do the latest request, pins and system
 messages at the front; the spans between them become asks. A draft has a heading and the ledger of
@@ -39,7 +39,7 @@ CARRIED_SHARE = 0.8
 # Of a draft: the limit of a user's rules, which come before carried prose, and the margin for
 # their size, which is an estimate.
 RULES_SHARE, RULES_MARGIN = 0.6, 1.5
-NEW_PROSE_TOKENS = 200  # reserved for a writer's new words beside carried prose
+NEW_PROSE_TOKENS = 200  # reserved for a writer's new words next to carried prose
 # The ledger gets this much before room is reserved for a first prose: it covers a short span alone.
 LEDGER_TOKENS_MIN = 400
 RAW_MIN = 2  # minimum of unsummarized messages for a first summary

@@ -5,7 +5,7 @@ SQLite runs parts of a schema: a view or a trigger acts for a table; a check, a 
 generated column acts on new rows. A rollback journal may name another file, which SQLite deletes
 after playing the journal back. `connect`, the only way to open a file, refuses such a journal and
 turns off all that can be turned off; `difference` finds the rest. The owner of a schema passes its
-SQL and decides what follows: a store is refused, a derived file is made again. Usually a schema
+SQL and decides what follows: a store is refused, a derived file is built again. Usually a schema
 equals ours to the letter, which costs one lookup. Neighbours: `stores.sqlite.database_file`,
 `search.database`.
 """
@@ -75,14 +75,14 @@ def _refuse_super_journal(path: str) -> None:
 
 @cache
 def listing(sql: str) -> str:
-    """The schema that this SQL makes."""
+    """The schema that this SQL creates."""
     with closing(connect(MEMORY, CREATE)) as made:
         made.execute(sql).fetchall()
         return str(made.execute(LISTING).get)
 
 
 def difference(found: str, own: Collection[str]) -> str:
-    """The first thing a schema has or lacks beside the newest of our own, layout aside.
+    """The first thing a schema has or lacks compared with our newest one, layout aside.
 
     Empty if it matches any of them.
     """

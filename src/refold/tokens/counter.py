@@ -85,7 +85,7 @@ ESTIMATE = Counter(NAME, estimate, additive=True)
 
 
 def custom(function: Count) -> Counter:
-    """Makes a counter from a caller's function. The counter raises Invalid if the function fails or
+    """Wraps a caller's function as a counter. The counter raises Invalid if the function fails or
     returns anything but a count."""
     if not callable(function):
         message = f"a counter must be callable, not {type(function).__name__}"

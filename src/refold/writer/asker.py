@@ -51,7 +51,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def room_for(draft: int, covered: int, window: int, *, beside_gist: bool) -> int:
-    """Tokens of prose that fit beside a draft. Together they stay below a fraction of the messages
+    """Tokens of prose that fit next to a draft. Together they stay below a fraction of the messages
     they replace, and below the cap. A gist has its own budget, so next to one the cap applies to
     the prose alone."""
     from refold.strategies.summarize import FRAME_TOKENS, SHARE_MAX

@@ -1,12 +1,12 @@
 """Requests to Anthropic Messages: the keyword arguments of `client.messages.create`.
 
 This sees the whole page: it places system messages, makes call ids distinct, closes the provider's
-own calls and sets cache marks.
-With thinking on, every answer of the open tool loop must begin with thinking, and a user must speak
-last. Other models' answers have no thinking that Claude accepts, so their calls and results are
-sent as text, and the loop begins after them; Claude's later thinking is bound to that text, so it
-stays the same even after the loop is closed. Neighbours: `render` makes the messages, `cache_marks`
-the marks; `engine.pages` calls `finished` with the caller's keywords added.
+own calls and sets cache marks. With thinking on, every answer of the open tool loop must begin with
+thinking, and a user must speak last. Other models' answers have no thinking that Claude accepts, so
+their calls and results are sent as text, and the loop begins after them; Claude's later thinking is
+bound to that text, so it stays the same even after the loop is closed. Neighbours: `render` builds
+the messages, `cache_marks` the marks; `engine.pages` calls `finished` with the caller's keywords
+added.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Calls that Anthropic runs itself (web search, code execution, MCP), with results in the answer.
 
 A call may wait for its result: the provider completes it when the answer is sent back unchanged, or
-with the results of the caller's tools. After any other words of the user it stays incomplete, and
-the provider refuses it, as it does a result without its call. Both are sent as text. Neighbours:
-`request` sees the whole page; `check` has the same rule, written independently.
+with the results of the caller's tools. After any other words from the user, it stays incomplete,
+and the provider refuses it, as it does a result without its call. Both are sent as text.
+Neighbours: `request` sees the whole page; `check` has the same rule, written independently.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def is_made(id: str) -> bool:
 
 
 class Numbering:
-    """Makes the ids of one content's calls and results."""
+    """Generates the ids of one content's calls and results."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}

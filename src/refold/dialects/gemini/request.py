@@ -3,7 +3,7 @@
 This sees the whole page: system messages get their place, consecutive contents of the model become
 one, the first call of every step is signed if any call is, and a user speaks last, because newer
 models refuse a request that ends with the model. All functions are declared in one list.
-Neighbours: `render` makes the contents, `dialects.tools` reads definitions of every shape.
+Neighbours: `render` builds the contents, `dialects.tools` reads definitions of every shape.
 """
 
 from __future__ import annotations

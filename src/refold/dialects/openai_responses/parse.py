@@ -1,6 +1,6 @@
 """Parsing of OpenAI Responses: items, lists of items and responses become messages.
 
-Consecutive items of the model become one message, any other item a separate one; unknown items and
+The model's consecutive items become one message, any other item a separate one; unknown items and
 parts become opaque blocks. Neighbours: `items` knows which items call and which answer, `render` is
 the way out.
 """
@@ -183,7 +183,7 @@ def _item(wire: Any, equal: Same) -> Item:
 
 
 def _parse_items(items: list[Item], equal: Same) -> Message:
-    """Items of the model, or one other item, as one message."""
+    """The model's items, or one other item, as one message."""
     if is_said(items[0]):
         return _parse_answer(items, equal)
     item = items[0]

@@ -3,8 +3,8 @@
 The input is always complete and never refers to a stored response, so the model sees the compacted
 page. This sees the whole page: a repeated call id gets a new one, and an item without its
 counterpart (reasoning without its answer, an output without its call) is left out and reported.
-Tools have a flat shape. Neighbours: `render` makes the items, `dialects.tools` reads definitions of
-every shape.
+Tools have a flat shape. Neighbours: `render` builds the items, `dialects.tools` reads definitions
+of every shape.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
         )
 
 
-# LangChain's standard content repeats the calls of an answer, which are also beside it.
+# LangChain's standard content repeats the calls of an answer, which are also in a separate field.
 _CALLS = ("tool_call", "invalid_tool_call", "tool_call_chunk")
 _SPELLING = ("output_version", "model_provider")
 

@@ -165,7 +165,7 @@ def _blocks(part: Any) -> Iterator[Wire]:
 
 
 def tool_definition(tool: Any) -> Wire:
-    """A tool as a definition of the provider."""
+    """A tool as a definition for the provider."""
     schema = tool.parameters_json_schema
     return {"name": tool.name, "description": tool.description or "", "input_schema": schema}
 

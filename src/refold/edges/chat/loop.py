@@ -1,4 +1,4 @@
-"""The agent loop: for each request of the person, replies and tool calls until the model is done.
+"""The agent loop: for each request from the person, replies and tool calls until the model is done.
 
 An agent needs only this of refold: `append` the request, send `request()`, pass the chunks
 through `stream` (which records the reply), `append_result` the results of tools. The context

@@ -1,8 +1,8 @@
 """The output of a chat: streamed replies, tool calls, warnings and compactions.
 
 On a terminal everything is printed in order; in a pipe the replies are the output, and the rest
-goes to standard error. Everything passes the screen, so no text of a model or a tool can steer the
-terminal, even if an escape sequence arrives in pieces. Neighbours: `edges.cli.screen` prints,
+goes to standard error. Everything passes the screen, so no text from a model or a tool can steer
+the terminal, even if an escape sequence arrives in pieces. Neighbours: `edges.cli.screen` prints,
 `loop` reports events.
 """
 

@@ -165,7 +165,7 @@ class Removable(Struct, frozen=True, kw_only=True):
 
 
 def show_removable(items: Iterable[Removable], screen: Screen) -> None:
-    """Prints what goes, or would go."""
+    """Prints what is removed, or would be."""
     now_ms = time.time_ns() // 1_000_000
     rows = [
         (one.id, one.title, ago(max(0, now_ms - one.at_ms)), number(one.size, one.unit))

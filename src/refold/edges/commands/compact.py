@@ -197,7 +197,7 @@ def _endpoint(session: Session, url: str) -> Endpoint:
 
 
 def _use(notices: Sequence[Notice]) -> WriterUse:
-    """The use of the writer, according to the notices."""
+    """The writer's usage, according to the notices."""
     bill: dict[str, Any] = {}
     for notice in notices:
         if notice.name == "compaction-complete" and notice.details:

@@ -421,7 +421,7 @@ def forget(
 
 
 def _versions(memory: SemanticMemory, id: str) -> list[MemoryEntry]:
-    """What is shown of an entry before it goes; nothing of a rejected or reverted one."""
+    """What is shown of an entry before it is removed; nothing of a rejected or reverted one."""
     waiting = [one for one in memory.inbox() if one.id == id]
     with suppress(NotFound):
         return waiting or [one for one in memory.history(id) if one.id == id]
@@ -429,7 +429,7 @@ def _versions(memory: SemanticMemory, id: str) -> list[MemoryEntry]:
 
 
 def _removable(memory: SemanticMemory, id: str) -> Removable:
-    """An entry as it is shown before it goes."""
+    """An entry as it is shown before it is removed."""
     versions = _versions(memory, id)
     content = versions[-1].content if versions else ""
     at_ms = versions[-1].updated_ms if versions else now_ms()

@@ -4,7 +4,7 @@
 writes the web view of the conversation into one file, or every message on a page without a script,
 folded ones behind a click. A provider's own compaction is shown by its text;
 the provider's models get what it wrote, which may be sealed (`NativePart`). Neighbours: `show` is
-the command, `displays.browser` makes the document, `dialects.native` reads native parts.
+the command, `displays.browser` builds the document, `dialects.native` reads native parts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`refold search`: messages and artifacts of all conversations, or of one together with the memory.
 
 Notices about the index come with the result. Snippets are content: the screen escapes them, so that
-none can steer the terminal. `--reindex` updates the index, `--rebuild` makes it again.
+none can steer the terminal. `--reindex` updates the index, `--rebuild` builds it again.
 """
 
 from __future__ import annotations

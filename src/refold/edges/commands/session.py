@@ -64,7 +64,7 @@ class Session:
         self._stores: list[Store] = []
         self._found: dict[str, str] = {}  # ids by typed name
         self._unprinted: list[str] = []
-        # What was shown before it goes: its state then, and the function that reads it.
+        # What was shown before its removal: its state then, and the function that reads it.
         self._shown: dict[str, tuple[object, Callable[[], object]]] = {}
         self._held: Context | None = None
         self.has_writer = False
@@ -198,7 +198,7 @@ class Session:
 
     def check_whole(self, typed: str, id: str, *, yes: bool) -> None:
         """Raises Invalid for something that will be removed for good if its id was not typed whole
-        and nobody will be shown what goes."""
+        and nobody will be shown what is removed."""
         if yes or self.screen is None or not self.screen.can_ask:
             check_whole(typed, id)
 
@@ -352,11 +352,11 @@ class Session:
         self.screen.confirm(question, reason)
 
     def removable_conversation(self, id: str, events: int | None = None) -> Removable:
-        """A conversation as it is shown before it goes, or before some of its events do."""
+        """A conversation as it is shown before it is removed, or some of its events are."""
         from refold.conversations.listing import meta_of, title_of
 
         about = self.store.conversation(id)
-        # A part of a conversation goes as far as it was shown, whatever came after it.
+        # A part of a conversation is removed as far as it was shown, whatever was added after that.
         self.note_shown(id, partial(self._state, id, is_whole=events is None))
         title = title_of(self.store, id, meta_of(self.store, about).title or "")
         size = about.head if events is None else events
@@ -374,7 +374,7 @@ class Session:
             about = self.store.conversation(id)
             first = self.store.read(id, limit=1)
         except Corrupt:
-            return None  # damage may be the reason why it goes
+            return None  # damage may be the reason for its removal
         except NotFound:
             return None
         return first[0].chain if first else b"", (about.head, about.chain) if is_whole else ()

@@ -1,5 +1,5 @@
 """`refold sync`: brings this store and a far one together, compares and checks them, lists devices;
-`refold sync key` makes and applies the keys that encrypt the far store; a status lists them.
+`refold sync key` creates and applies the keys that encrypt the far store; a status lists them.
 
 A check fetches everything the far store has, and decrypts it if there is a key. A lost or damaged
 artifact is sent again, because its digest proves it; a lost end of a log comes with any sync. A

@@ -257,7 +257,7 @@ class EraseResult(Result, frozen=True, kw_only=True):
     the devices that confirmed it, by seq. For a synced store also this device, the far store, its
     state as known here, and the devices that have not confirmed everything. `items` are the
     conversations that lose events, forks included, unless a person was asked and has seen them. A
-    dry run has only these, and the seqs that would go."""
+    dry run has only these, and the seqs that would be erased."""
 
     conversation: str
     seqs: tuple[int, ...]
@@ -354,7 +354,7 @@ def erase_events(
         question = f"Erase {what} for good, on every device that syncs?"
         items = items if dry_run else session.confirm_removal(items, question, yes)
     if acts:
-        # What was shown goes, and nothing that was written while the question was open. With
+        # What was shown is erased, and nothing that was written while the question was open. With
         # nothing left to erase, this ends an erasure that was interrupted.
         report = erase(store, id, plan.seqs or numbers)
     else:

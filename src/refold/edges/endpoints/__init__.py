@@ -1,2 +1,3 @@
 """Models over HTTP: `chat` streams replies to an agent loop, `writer` puts summaries in words,
-`embedder` makes vectors. `client` posts for all of them, `model_names` finds a model's address."""
+`embedder` computes vectors. `client` posts for all of them, `model_names` finds a model's
+address."""

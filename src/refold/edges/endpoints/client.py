@@ -2,7 +2,7 @@
 
 The key comes from the environment, is read again for every call, is sent only to the named host,
 and appears in no error or log. Redirects are not followed. `objects` reads server-sent events, in
-which providers stream their replies. Neighbours: `writer`, `embedder` and `chat` make the posts and
+which providers stream their replies. Neighbours: `writer`, `embedder` and `chat` send the posts and
 read the answers.
 """
 

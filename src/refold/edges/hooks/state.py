@@ -60,7 +60,7 @@ def _name_of(session: str) -> str:
 
 
 def make(folder: str) -> None:
-    """Makes a private folder, and the folder for all sessions."""
+    """Creates a private folder, and the folder for all sessions."""
     for path in (root(), folder):
         os.makedirs(path, mode=0o700, exist_ok=True)
 

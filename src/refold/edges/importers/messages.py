@@ -2,10 +2,10 @@
 per line or one list.
 
 A file is a list of messages, an object that has one (`messages`, `conversations`, `input`,
-`contents`, `history`) beside the system prompt, tools and model, a list of such objects, or JSON
-Lines of any of these; other fields become a note. Messages are brought into a provider's shape:
-names of roles, calls without ids, `reasoning` beside the text. Several conversations in a file are
-separate sessions. Neighbours: `trajectories` uses this too, `lines`.
+`contents`, `history`) along with the system prompt, tools and model, a list of such objects, or
+JSON Lines of any of these; other fields become a note. Messages are brought into a provider's
+shape: names of roles, calls without ids, `reasoning` beside the text. Several conversations in a
+file are separate sessions. Neighbours: `trajectories` uses this too, `lines`.
 """
 
 from __future__ import annotations

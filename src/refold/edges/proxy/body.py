@@ -151,7 +151,7 @@ def _read_whole(body: bytes, key: str) -> Listed | None:
     if key not in fields:
         return None
     if bytes(fields[key]).startswith(b'"'):
-        # Plain text is one message of the user.
+        # Plain text is one user message.
         text = msgspec.json.decode(fields[key])
         return Listed(fields, [{"role": "user", "content": text}], [], memoryview(b""))
     try:

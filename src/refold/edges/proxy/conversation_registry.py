@@ -69,7 +69,7 @@ class OpenConversation:
         self.seen: list[Wire] = []
         self.places: tuple[tuple[int, ...], ...] = ()  # the seqs of each message of that list
         self.beside: tuple[bytes, ...] = ()
-        self.headers: dict[str, str] = {}  # needed by the page, beside the client's own
+        self.headers: dict[str, str] = {}  # needed by the page, in addition to the client's own
         self.size_bytes = 0
         self.begun: Begun | None = None  # the beginning that the next body may share
         self.takes_replies = True  # the client repeats answers unchanged

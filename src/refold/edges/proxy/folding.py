@@ -80,8 +80,8 @@ _CODES = ("error_code", "code", "type")
 
 
 class Sending(Struct, frozen=True):
-    """A body to send instead of a client's call: after its path, with these headers beside its own,
-    within a time."""
+    """A body to send instead of a client's call: after its path, with these headers in addition to
+    its own, within a time."""
 
     body: bytes
     path: str

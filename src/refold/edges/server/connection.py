@@ -2,8 +2,8 @@
 proxy.
 
 A client that connects and sends nothing is dropped; on shutdown, feed listeners end at once and a
-new connection may still send its first call. Writes of one moment are joined. Nothing here needs
-Starlette: the proxy has only uvicorn. Neighbours: `serve` here and in `edges/proxy`.
+new connection may still send its first call. Writes that occur together are joined. Nothing here
+needs Starlette: the proxy has only uvicorn. Neighbours: `serve` here and in `edges/proxy`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Connection(H11Protocol):
 
 
 class JoinedWrites:
-    """A transport that joins the writes of one moment: a system call costs more than the rest of a
-    short answer."""
+    """A transport that joins writes that occur together: a system call costs more than the rest of
+    a short answer."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop

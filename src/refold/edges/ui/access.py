@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 KEY_BYTES = 32
 WRONG_S = 1.0
 METHODS = ("GET", "POST")
-OPEN = (b"/", b"/enter")  # beside the static files
+OPEN = (b"/", b"/enter")  # in addition to the static files
 STATIC = b"/static/"
 _ENTER_HINT = "press Enter where refold ui runs, for a new address"
 

@@ -23,7 +23,7 @@ Name = Literal["pin", "unpin", "hide", "restore", "undo", "redo", "clear", "comp
 
 class Act(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to do, with the message at `seq`, or with `batches` (the newest first; none: the newest
-    step). `head` is the place at which its price was seen."""
+    step). `head` is the position at which its price was seen."""
 
     act: Name
     seq: int = 0

@@ -177,7 +177,7 @@ class Conversation:
         }
 
     def shown(self, seq: int, at: int) -> dict[str, Any]:
-        """A shortened message as the page showed it at a place."""
+        """A shortened message as the page showed it at a position."""
         message = self._body(self._event(seq, "message"))
         edits = [event for event in self.context.log.events(limit=at) if event.kind in CONTROLS]
         off = switches(edits).off

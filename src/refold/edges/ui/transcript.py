@@ -1,7 +1,7 @@
-"""The messages of a log beside their states: calls and their results, turns, requests, and the
+"""The messages of a log with their states: calls and their results, turns, requests, and the
 events that explain the bill.
 
-A turn is one call of the model: the head that it read, and the first message of its reply. One
+A turn is one model call: the head that it read, and the first message of its reply. One
 pass, continued when the log has grown. Neighbours: `Context.log.states` has the states,
 `conversation` joins both.
 """
@@ -33,7 +33,7 @@ CHANGING = frozenset({"edit", "revert", "restore", "erase"})
 
 
 class Turn(Struct, kw_only=True):
-    """One call of the model: the head that it read, and the first message of its reply."""
+    """One model call: the head that it read, and the first message of its reply."""
 
     at: int
     reply: int

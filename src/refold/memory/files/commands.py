@@ -210,7 +210,7 @@ def plain_definition() -> dict[str, Any]:
 
 
 def definition(dialect: str) -> dict[str, Any]:
-    """The tool in the form of a provider; Claude knows it by its type."""
+    """The tool in a provider's format; Claude knows it by its type."""
     if dialect == "anthropic":
         return dict(NATIVE)
     [made] = dialects.dialect(dialect).definitions([plain_definition()], lost=[])

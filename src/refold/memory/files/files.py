@@ -69,7 +69,7 @@ class MemoryFiles:
         as_data: bool | None = None,
         chars_max: int | None = None,
     ) -> FileAnswer:
-        """Executes a call of the model, and always returns text. `as_data` and `chars_max` override
+        """Executes a call by the model, and always returns text. `as_data` and `chars_max` override
         the settings for this answer."""
         page = commands.Page(
             self._as_data if as_data is None else as_data, chars_max or self._limits.view_chars

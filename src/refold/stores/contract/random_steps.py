@@ -100,8 +100,8 @@ class Pair:
             assert not any(cell is own for own in self.model.logs[reader])
 
     def _drop_lost_marks(self) -> None:
-        """Whether a bookmark of another branch goes as well is the store's choice: it is made
-        again when it is missing."""
+        """Whether a bookmark of another branch is removed as well is the store's choice: it is
+        created again when it is missing."""
         for reader in self.model.logs:
             if self.store.bookmark(reader) is None:
                 self.model.marks.pop(reader, None)

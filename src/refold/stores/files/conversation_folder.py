@@ -320,7 +320,7 @@ class Folder:
         tree.replace_file(self.file(BOOKMARK), content, durable=False)
 
     def bookmark_upto(self, at: int) -> bytes | None:
-        """The newest bookmark for a place up to `at`."""
+        """The newest bookmark for a position up to `at`."""
         path = self.file(BOOKMARKS)
         try:
             seqs = [int(name) for name in os.listdir(path) if name.isdecimal()]
@@ -330,7 +330,7 @@ class Folder:
         return None if newest is None else tree.read_derived(os.path.join(path, str(newest)))
 
     def keep_bookmark_at(self, at: int, bookmark: bytes) -> None:
-        """Keeps a bookmark for a place; the caller holds the lock."""
+        """Keeps a bookmark for a position; the caller holds the lock."""
         path = self.file(BOOKMARKS)
         disk.refuse_link(path)
         disk.make_folder(path, durable=False)

@@ -267,7 +267,7 @@ class FilesStore:
                 raise checks.no_event(conversation, seq, head)
             event = self._ancestry.event(conversation, seq)
             holder = self._ancestry.holder(conversation, seq)
-            # Derived data goes first: a caller that is killed in between erases again.
+            # Derived data is removed first: a caller that is killed in between erases again.
             self._erase_derived(holder, event)
             self._erase_body(holder, event)
 
@@ -301,7 +301,7 @@ class FilesStore:
 
     def _unlink_artifact(self, folder: Folder, event: Event) -> None:
         """Removes the link to the event's artifact. If other events name the same content, the
-        link is made again with the metadata of the newest."""
+        link is created again with the metadata of the newest."""
         artifact = tree.artifact_of(event)
         if artifact is None:
             return

@@ -1,8 +1,8 @@
 """The record of the last sync, and the list of replaced logs.
 
 `sync.json` beside the near store has the sync state of each conversation. If it is lost, the next
-sync compares heads and makes it again. A writer holds its lock (`locked`) from reading to writing,
-and makes no far call meanwhile. `current_state` adds the appends since the last sync.
+sync compares heads and creates it again. A writer holds its lock (`locked`) from reading to
+writing, and makes no far call meanwhile. `current_state` adds the appends since the last sync.
 
 A near log is replaced when both sides grew: its old tail continues in a fork, or on top of the new
 log. `sync-moves.jsonl` has a line for each replacement, written before it, and only grows: its size

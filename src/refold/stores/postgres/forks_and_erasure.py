@@ -47,7 +47,7 @@ def fork(link: Link, place: Place, at: int, new: str) -> None:
     if not link.ask(statements.CREATE, _row_values(place.sibling(new), made)).rowcount:
         existing = log.conversation_row(link, place.sibling(new))
         is_same = (existing.parent, existing.parent_seq, existing.head) == (about.id, at, at)
-        # An earlier try may have made it, and its answer was lost.
+        # An earlier attempt may have created it, and its response was lost.
         if not (link.is_again and is_same):
             raise checks.taken(new, existing.head)
     link.ask(statements.PUT_FORK, place.named(fork=new, fork_seq=at))

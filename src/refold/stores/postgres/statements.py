@@ -1,4 +1,4 @@
-"""Every statement that the store sends, except those that make the tables.
+"""Every statement that the store sends, except those that create the tables.
 
 Each names one org, and those about a log name one conversation: no statement needs rows of two. The
 list of conversations and a search span an org. `tests/stores/test_postgres_statements.py` checks
@@ -46,8 +46,8 @@ DELETE_ROW = f"DELETE FROM {NAME}.conversations WHERE {_ONE_LOG}"
 
 # --- events ---
 
-# The row of the conversation comes with every event: existence and events are of one moment, in one
-# query.
+# The row of the conversation comes with every event: existence and events are from one snapshot, in
+# one query.
 READ = f"""
 SELECT c.parent, c.parent_seq, e.seq, e.at_ms, e.tokens, e.chain, e.kind, e.author, e.id,
        e.counter, e.digest, e.salt, e.body

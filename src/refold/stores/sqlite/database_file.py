@@ -129,7 +129,7 @@ def refuse_strange_links(path: str) -> None:
 
 
 def refuse_strange_files(path: str) -> None:
-    """Raises an error for a link or a pipe at the path of a file that SQLite makes beside the
+    """Raises an error for a link or a pipe at the path of a file that SQLite creates next to the
     database: private text would go elsewhere, or SQLite would wait forever."""
     # SQLite follows a link to the database before it names the files beside it.
     real = os.path.realpath(path)
@@ -166,8 +166,8 @@ def _create(path: str) -> None:
 
 
 def create_empty(path: str) -> None:
-    """Makes an empty file that only its owner can read. SQLite gives its mode to the -wal and -shm
-    files."""
+    """Creates an empty file that only its owner can read. SQLite gives its mode to the -wal and
+    -shm files."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | posix.O_CLOEXEC
     with disk.closing(os.open(path, flags, 0o600)) as fd:
         posix.set_mode(fd, 0o600)
@@ -182,7 +182,7 @@ def _open(path: str) -> apsw.Connection:
         connection.close(True)
         if not _is_on_read_only_disk(path) or has_wal(path):
             raise
-        # On a read-only disk SQLite cannot make its -shm file. There are no writers either, so
+        # On a read-only disk SQLite cannot create its -shm file. There are no writers either, so
         # without a WAL the file alone is the database.
         connection = sqlite_file.connect(f"file:{quote(path)}?immutable=1", sqlite_file.READ)
         configure(connection)
@@ -219,7 +219,7 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
 def version_of(connection: apsw.Connection, path: str) -> int | None:
     """The version of a refold database; None if it is empty. Raises an error for a newer version
     or a database of another program."""
-    # One statement sees one moment: another process may be creating the database right now.
+    # One statement sees one snapshot: another process may be creating the database right now.
     application, version, schema = connection.execute(_MARKS).get
     if application == APPLICATION_ID:
         if version > VERSION:
@@ -238,8 +238,8 @@ def version_of(connection: apsw.Connection, path: str) -> int | None:
 
 @cache
 def _own_schemas() -> dict[int, tuple[str, ...]]:
-    """The schemas that refold makes, by version: of a database that was made by an older refold and
-    migrated, and of a new one."""
+    """The schemas that refold creates, by version: of a database that was created by an older
+    refold and migrated, and of a new one."""
     known: dict[int, list[str]] = {version: [] for version in range(VERSION + 1)}
     for first, sql in _BACKWARDS.items():
         sql = log.SCHEMA + sql
@@ -279,7 +279,7 @@ def _use_wal(connection: apsw.Connection) -> None:
 
 @contextmanager
 def transaction(connection: apsw.Connection, begin: str) -> Iterator[apsw.Connection]:
-    """Writes all of the block or nothing; reads in it see one moment. A nested transaction can
+    """Writes all of the block or nothing; reads in it see one snapshot. A nested transaction can
     fail alone."""
     if connection.in_transaction:
         with connection:
@@ -532,7 +532,7 @@ def _connection(path: str, *, in_wal: bool) -> apsw.Connection | None:
 @contextmanager
 def _wal_held(path: str) -> Iterator[None]:
     """Keeps writers from removing the -wal and -shm files until the reader has them open: SQLite
-    would make a new -wal file even for a reader. Unavailable if they are gone already."""
+    would create a new -wal file even for a reader. Unavailable if they are gone already."""
     flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
     # Opened by SQLite, so that closing it drops no lock of another connection in this process.
     file = apsw.VFSFile("", os.path.realpath(path), flags)

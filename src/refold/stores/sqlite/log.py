@@ -419,7 +419,7 @@ def delete_events(connection: apsw.Connection, row: Row) -> None:
 
 
 def bookmark(connection: apsw.Connection, conversation: str, at: int | None) -> bytes | None:
-    """The latest bookmark of a conversation, or the newest for a place up to `at`, which an
+    """The latest bookmark of a conversation, or the newest for a position up to `at`, which an
     ancestor may hold; None if there is none."""
     query = "SELECT bookmark FROM bookmarks JOIN conversations USING (number) WHERE id = ?"
     if at is None:
@@ -439,7 +439,7 @@ def bookmark(connection: apsw.Connection, conversation: str, at: int | None) -> 
 def keep_bookmark(
     connection: apsw.Connection, conversation: str, bookmark: bytes, at: int | None
 ) -> None:
-    """Replaces the latest bookmark of a conversation, or the one for a place."""
+    """Replaces the latest bookmark of a conversation, or the one for a position."""
     row = row_of(connection, conversation)
     key = row.number
     if at is not None:

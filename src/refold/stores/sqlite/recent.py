@@ -73,7 +73,7 @@ def is_known(connection: apsw.Connection) -> bool:
 
 
 def fill(connection: apsw.Connection) -> None:
-    """Makes all rows, for a database without any."""
+    """Creates all rows, for a database without any."""
     connection.execute(_FILL, (checks.now_ms(),))
 
 

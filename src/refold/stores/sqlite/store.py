@@ -112,7 +112,8 @@ class SqliteStore:
 
     @contextmanager
     def _turns(self) -> Iterator[apsw.Connection | None]:
-        """The connection, to read one moment; None if the database does not know who was newest."""
+        """The connection, to read one snapshot; None if the database does not know who was
+        newest."""
         connection = self._connected(writing=False)
         if connection is None or not recent.is_known(connection):
             yield None
@@ -171,7 +172,7 @@ class SqliteStore:
         bounds = checks.bounded(after), end, checks.bounded(limit)
         row = self._rows.get(conversation)
         if row is not None:
-            # One statement always sees one moment.
+            # One statement always sees one snapshot.
             events = log.span(connection, row, *bounds)
         else:
             with database.transaction(connection, "BEGIN"):

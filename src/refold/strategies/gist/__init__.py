@@ -5,7 +5,7 @@ becomes a gist: one piece of text per run of messages, without tool calls that c
 imitated. Earlier gists stay byte for byte, so the prompt cache stays valid; when one more would
 make the page too full, all are folded again into one, from the log as far as that is cheap. The
 edit records the use of its names, so a later gist needs nothing but the page. Neighbours: `layout`
-divides the page and reads it, `choice` chooses the lines, `draft` makes the text.
+divides the page and reads it, `choice` chooses the lines, `draft` writes the text.
 """
 
 from __future__ import annotations

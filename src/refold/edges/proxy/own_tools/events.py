@@ -76,7 +76,7 @@ def _event(raw: bytes) -> ServerEvent:
 
 
 def own_event(fields: dict[str, Any], *, named: bool) -> ServerEvent:
-    """An event made here, as if it had come."""
+    """An event created here, as if it had been received."""
     return ServerEvent(encoded(fields, named=named), fields)
 
 
@@ -126,7 +126,7 @@ class SeenStream(ABC):
         """A held event, at the end of the joined answer."""
 
     def failed(self, error: bytes) -> bytes:
-        """An error of the provider in the middle of the stream."""
+        """An error from the provider in the middle of the stream."""
         return self.error_name + b"data: " + b" ".join(error.split()) + b"\n\n"
 
 

@@ -1,13 +1,13 @@
 """The rounds of one answer: while the model calls only our tools, they are answered here and the
 provider is asked again; then the client gets its answer.
 
-Our calls beside some of the client's are held back: their results are in the log, and go up with
-the results of the client's tools. The number of rounds is limited; then our tools answer that it is
-enough, and an answer that still calls them ends with a message for the person. The log has every
-round before the client sees the end, so the client never repeats an unknown answer. A provider's
-error in a later round goes to the client unchanged; a request that the provider refuses is sent
-once more with less in it. Neighbours: `events` joins the answers, `observer` answers and keeps,
-`app` sends.
+Our calls in the same answer as the client's are held back: their results are in the log, and go up
+with the results of the client's tools. The number of rounds is limited; then our tools answer that
+it is enough, and an answer that still calls them ends with a message for the person. The log has
+every round before the client sees the end, so the client never repeats an unknown answer. A
+provider's error in a later round goes to the client unchanged; a request that the provider refuses
+is sent once more with less in it. Neighbours: `events` joins the answers, `observer` answers and
+keeps, `app` sends.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class _Client:
         await self._send({"type": "http.response.body", "body": raw, "more_body": False})
 
     async def refuse(self, answer: Answer) -> None:
-        """Passes on an error of the provider: unchanged, or inside a stream that has begun."""
+        """Passes on an error from the provider: unchanged, or inside a stream that has begun."""
         try:
             error = await answer.peek(ERROR_BYTES_MAX) or b"{}"
         finally:
