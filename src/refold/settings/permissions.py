@@ -1,4 +1,4 @@
-"""What the user allowed a folder's files, or the files of others, to do.
+"""What the user allowed a folder's files, or files of other users, to do.
 
 An answer is one file in the user's own data folder, which only the user can read, named by a digest
 of exactly what was asked: a changed request needs a new answer. Neighbours: `sources` asks,
