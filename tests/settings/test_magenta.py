@@ -189,3 +189,10 @@ def test_a_strategy_does_to_the_messages_what_its_source_says(
     assert least <= done[0].messages_after <= most
     if strategy != "sliding_window":
         assert "never touch the legacy" in str(context.request("openai_chat"))
+
+
+@pytest.mark.parametrize("name", ["strategy", "max_messages", "\ud800"])
+def test_text_that_utf_8_cannot_represent_is_refused_in_our_words(name: str) -> None:
+    with pytest.raises(refold.Invalid) as error:
+        refold.open("x", store="memory:", config={"context_management": {name: "\ud800"}})
+    assert "codec" not in error.value.message

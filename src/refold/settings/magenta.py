@@ -139,7 +139,8 @@ def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
         block = decoding.convert(dict(given), MagentaBlock)
         msgspec.json.encode(block)  # every value, including those of disabled settings
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        where = str(error).replace("$.", f"{NAME}.")
+        is_text = isinstance(error, msgspec.ValidationError)
+        where = str(error).replace("$.", f"{NAME}.") if is_text else decoding.NOT_TEXT
         raise Invalid(f"{origin}: {where}", hint="see the block in docs/start.md") from error
     if block.strategy not in _LADDERS:
         hint = "one of " + ", ".join(_LADDERS)
