@@ -44,7 +44,8 @@ from refold.stores.protocol import Store
 from refold.tokens import models
 from refold.tokens.models import PER, amount, dollars, model_info, together, write_price
 
-SHOWN_CHARS = 70
+SHOWN_CHARS, DESCRIPTION_CHARS_MIN = 70, 12
+BESIDE_CHARS = 34  # the columns between the name of a tool and its description
 Billed = dict[str, int | float]
 Form = Literal["usage", "box", "header"]
 By = Literal["day", "week", "project", "model", "agent"]
@@ -253,13 +254,15 @@ class Tools(Result, frozen=True, kw_only=True):
         if not self.tools:
             screen.line("The model gets no tools.")
             return
+        room = screen.columns - max(len(one.name) for one in self.tools) - BESIDE_CHARS
+        most = max(DESCRIPTION_CHARS_MIN, min(SHOWN_CHARS, room)) if screen.draws else SHOWN_CHARS
         rows = (
             (
                 one.name,
                 f"{one.tokens:,}",
                 f"{one.calls:,}",
                 f"{one.project_calls:,}",
-                cut(one_line(one.description), SHOWN_CHARS),
+                cut(one_line(one.description), most),
             )
             for one in self.tools
         )
