@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -168,6 +168,19 @@ def test_there_is_no_web_socket(running: Running) -> None:
         "/api/live", *headers_of(running, Cookie=None), *upgrade, key, host=False
     )
     assert status == 401
+
+
+def test_too_many_connections_are_refused_and_later_served_again(running: Running) -> None:
+    lines = ["GET /api/live HTTP/1.1", *headers_of(running), "", ""]
+    with ExitStack() as held:
+        for _ in range(app.CONNECTIONS_MAX):
+            one = socket.create_connection(("127.0.0.1", running.port), timeout=TIMEOUT_S)
+            held.enter_context(one)
+            one.sendall("\r\n".join(lines).encode())
+            assert one.recv(15)
+        assert running.call(DATA, *headers_of(running), host=False)[0] == 503
+    statuses = (running.call(DATA, *headers_of(running), host=False)[0] for _ in range(200))
+    assert 200 in statuses
 
 
 def test_a_saved_session_is_downloaded_and_never_shown_here(running: Running) -> None:
