@@ -45,6 +45,7 @@ from refold.log.stored_logs import (
     READ_EVENTS,
     conversations_and_memories,
     events_of,
+    is_bound,
     is_memory,
     misnamed,
 )
@@ -418,7 +419,7 @@ class _StoreCheck:
             for name in dialects.DIALECTS
             for what in refusals(view, name)
         )
-        if encoded is not None:
+        if encoded is not None and not is_bound(encoded):
             for fault in self._bookmark_faults(about, encoded, state):
                 self.note("bookmark", fault, about.id)
 

@@ -40,7 +40,7 @@ from refold.core.model import (
 from refold.core.shortened import edited, skeleton, standin, summary_text
 from refold.core.thinking_validity import Change
 
-VERSION = 11
+VERSION = 12
 DIGEST_BYTES = 16
 SIZE_MAX = 1 << 28  # of a compressed one
 _COMPRESSED = zlib.compress(b"")[:1]  # no packed bookmark begins like this

@@ -224,3 +224,24 @@ def artifact_of(event: Event | Corrupt) -> Artifact | None:
         raise event
     body = codec.decode(event) if event.kind == "artifact" else None
     return body if isinstance(body, Artifact) else None
+
+
+# --- bookmarks of others ---
+
+_BOUND = b"bookmark of "
+
+
+def bound_bookmark(data: bytes, maker: str) -> bytes:
+    """A bookmark for its maker alone, which others take for a damaged one. A server keeps those of
+    its clients like this: it has not folded the log, and others need not believe them."""
+    return _BOUND + maker.encode() + b"\n" + data
+
+
+def is_bound(data: bytes) -> bool:
+    return data.startswith(_BOUND)
+
+
+def unbound_bookmark(data: bytes, maker: str) -> bytes | None:
+    """The bookmark, if this is its maker."""
+    before = bound_bookmark(b"", maker)
+    return data[len(before) :] if data.startswith(before) else None

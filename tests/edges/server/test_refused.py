@@ -10,14 +10,14 @@ import logging
 import socket
 import sys
 import threading
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core import codec
-from refold.edges.server import readiness
+from refold.edges.server import readiness, route
 from refold.edges.server.access import HeadersTooLarge, Orgs, TargetTooLong, headers_of
 from refold.edges.server.content_routes import ConversationBody
 from refold.edges.server.route import Call, query_of
@@ -136,8 +136,8 @@ def test_a_method_that_a_path_does_not_have_is_answered_with_those_it_has(tmp_pa
     async def work(it: Served):
         names = {"org": "acme", "id": "c", "digest": "0" * 64, "entry": "e"}
         paths: dict[str, set[str]] = {}
-        for route in it.server.routes:
-            paths.setdefault(route.path.format(**names), set()).add(route.method)
+        for one in it.server.routes:
+            paths.setdefault(one.path.format(**names), set()).add(one.method)
         for path, there in paths.items():
             for method in {"GET", "POST", "PUT", "DELETE", "PATCH", "TRACE", "OPTIONS"} - there:
                 answer = await it.call(method, path)
@@ -316,6 +316,23 @@ def test_readiness_does_not_wait_for_a_store_that_does_not_answer(tmp_path, monk
         assert (await it.client.get("/ready")).status_code == 200
 
     served(tmp_path, work)
+
+
+@given(count=st.integers(0, 400), depth=st.integers(0, 30), is_object=st.booleans())
+def test_the_values_of_a_body_are_bounded_at_all_depths(count, depth, is_object) -> None:
+    values: Any = {str(at): at for at in range(count)} if is_object else [0] * count
+    for _ in range(depth):
+        values = {"in": values} if is_object else [values]
+    body = json.dumps({"id": "c", "metadata": {"in": values}}).encode()
+    call = Call(orgs=cast("Orgs", None), path={}, query={}, body=body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(route, "VALUES_MAX", 200)
+        total = 6 + depth + count  # 5 fields of the body, and 1 of the metadata
+        if total > 200:
+            with pytest.raises(Invalid, match="200 values"):
+                call.parsed_body(ConversationBody)
+        else:
+            assert call.parsed_body(ConversationBody).metadata == {"in": values}
 
 
 def batch() -> bytes:

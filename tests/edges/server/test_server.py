@@ -11,12 +11,15 @@ import msgspec
 import pytest
 
 import refold
+from refold.core import bookmark
 from refold.edges.server.access import Orgs, Tokens
 from refold.edges.server.app import Server
 from refold.edges.server.rate_limits import Limits
 from refold.errors import Corrupt, Unavailable
+from refold.log.log import Log
 from refold.stores import batch_of, open_store
 from refold.stores.contract.kit import sealed
+from tests.edges.cli.rooms import run
 from tests.edges.server.kit import BASE, Served, no_time_passes, served
 
 
@@ -645,3 +648,53 @@ def test_a_context_can_be_opened_on_what_the_server_keeps(tmp_path):
     served(tmp_path, work)
     with refold.open("c", store=f"sqlite:{tmp_path}/orgs/acme.db") as context:
         assert len(context.view.slots) == 1
+
+
+@pytest.mark.parametrize("hidden", [0, 1, 2])
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("scope", ["read", "admin"])
+def test_a_forged_bookmark_changes_nobody_elses_page(tmp_path, hidden, is_late, scope):
+    said = ["Never delete the production database.", "Understood.", "Clean up staging."]
+
+    async def work(it: Served):
+        path = "conversations/c"
+        for key, text in enumerate(said):
+            body = {"key": str(key), "message": {"role": "user", "content": text}}
+            await it.call("POST", f"{path}/messages", json=body)
+        mark = bookmark.read(it.server.orgs.store("acme").bookmark("c") or (await kept(it)))
+        mark.slots = [slot for at, slot in enumerate(mark.slots) if at != hidden]
+        data = msgspec.msgpack.encode(mark)
+        forged = bookmark.digest_of(b"", data) + data
+        answer = await it.call("PUT", f"{path}/bookmark", content=forged, scope="write")
+        assert answer.status_code == 204
+        if is_late:
+            body = {"key": "late", "message": {"role": "user", "content": "late"}}
+            await it.call("POST", f"{path}/messages", json=body)
+        else:
+            assert (await it.call("GET", f"{path}/bookmark", scope="write")).content == forged
+        seen = await it.call("GET", f"{path}/bookmark", scope=scope)
+        assert seen.content != forged
+        assert len(bookmark.read(seen.content).slots) == len(said) + is_late
+        page = (await it.call("GET", f"{path}/messages", scope=scope)).json()["messages"]
+        shown = json.dumps(page)
+        assert all(text in shown for text in said)
+        # Once the server has made one, the forger gets that, too.
+        assert (await it.call("GET", f"{path}/bookmark", scope="write")).content != forged
+
+    async def kept(it: Served) -> bytes:
+        log = Log(it.server.orgs.store("acme"), "c")
+        return bookmark.kept(log.state)
+
+    served(tmp_path, work)
+
+
+def test_a_bookmark_of_a_token_is_no_fault_of_the_log(tmp_path):
+    async def work(it: Served):
+        body = {"key": "k", "message": {"role": "user", "content": "hi"}}
+        await it.call("POST", "conversations/c/messages", json=body)
+        answer = await it.call("PUT", "conversations/c/bookmark", content=b"mark")
+        assert answer.status_code == 204
+
+    served(tmp_path, work)
+    verified = run("verify", "c", "--store", f"sqlite:{tmp_path}/orgs/acme.db")
+    assert verified.exit_code == 0 and "bookmark" not in verified.stdout

@@ -21,9 +21,9 @@ from msgspec import Meta, Struct, field
 from refold.config import Config
 from refold.core.active_events import switches
 from refold.core.ids import artifact_id
-from refold.core.model import ArtifactType
+from refold.core.model import ArtifactType, Role
 from refold.edges.server.log_routes import BASE, Count
-from refold.edges.server.route import Call, Chunks, Routes
+from refold.edges.server.route import Call, Chunks, Id, MemoryScope, Routes
 from refold.engine.context import Context
 from refold.errors import Corrupt, Invalid
 from refold.log.notes import keyed
@@ -98,7 +98,7 @@ CONTENT_CHARS_MAX = 8 * 1024 * 1024
 class ConversationBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`id` is chosen by the client, so that a retry does not create a second conversation."""
 
-    id: str
+    id: Id
     title: Annotated[str, Meta(max_length=1_000)] | None = None
     model: Annotated[str, Meta(max_length=200)] | None = None
     tags: list[str] = field(default_factory=list)
@@ -245,8 +245,8 @@ Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     q: Text
     limit: Limit = 10
-    conversation: str | None = None
-    role: str | None = None
+    conversation: Id | None = None
+    role: Role | None = None
     tool: str | None = None
     since: Count | None = None
     until: Count | None = None
@@ -259,7 +259,7 @@ class Found(Struct, frozen=True, kw_only=True):
 class MemoryQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     q: Annotated[str, Meta(max_length=TEXT_MAX)] = ""
     limit: Limit = 10
-    scope: Annotated[str, Meta(max_length=100)] = "project"
+    scope: MemoryScope = "project"
     as_of: Count | None = None
 
 
@@ -273,12 +273,12 @@ class Remembered(Struct, frozen=True, kw_only=True):
 class MemoryBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: Text
     tags: list[str] = field(default_factory=list)
-    scope: Annotated[str, Meta(max_length=100)] = "project"
+    scope: MemoryScope = "project"
     replaces: list[str] = field(default_factory=list)
 
 
 class ScopeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    scope: Annotated[str, Meta(max_length=100)] = "project"
+    scope: MemoryScope = "project"
 
 
 class Forgot(Struct, frozen=True, kw_only=True):

@@ -11,9 +11,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from refold.core import bookmark
 from refold.core.model import Conversation, Event
-from refold.edges.server.route import Call, Lines, Plain, Routes
-from refold.errors import Corrupt, Invalid, NotFound
+from refold.edges.server.route import Call, Id, Lines, Plain, Routes
+from refold.errors import Corrupt, Denied, Invalid, NotFound
+from refold.log.log import Log
+from refold.log.stored_logs import bound_bookmark, is_bound, unbound_bookmark
 from refold.stores import batch_of, events_in
 from refold.stores.protocol import Salvage
 
@@ -67,7 +70,7 @@ class Head(Struct, frozen=True, kw_only=True):
 
 class ForkBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at: int
-    new: str
+    new: Id
 
 
 class EraseBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -174,18 +177,37 @@ def events_checked(batch: bytes) -> list[Event]:
 
 @ROUTES.add("GET", f"{BASE}/conversations/{{id}}/bookmark", "read", gives="bytes")
 def read_bookmark(call: Call) -> Plain:
-    """Read the bookmark, a derived value."""
+    """Read the bookmark, a derived value: the caller's own, or the server's."""
     data = call.store.bookmark(call.id)
+    # A bookmark decides what a page shows, and nothing proves that it fits the log. So nobody gets
+    # that of another token: the server makes one instead.
+    if data is not None and is_bound(data):
+        data = unbound_bookmark(data, _maker(call)) or _made_here(call)
     if data is None:
         raise NotFound(f"{call.id!r} has no bookmark", hint="rebuild it from the log")
     return Plain(data, mime="application/octet-stream")
 
 
+def _made_here(call: Call) -> bytes | None:
+    """A bookmark by the server, which is kept; None for a log that it cannot read."""
+    try:
+        log = Log(call.store, call.id)
+    except (Denied, Corrupt):
+        return None
+    log.keep_bookmark()
+    return bookmark.kept(log.state)
+
+
 @ROUTES.add("PUT", f"{BASE}/conversations/{{id}}/bookmark", "write", body="bytes")
 def keep_bookmark(call: Call) -> None:
-    """Store a bookmark."""
+    """Store a bookmark for the caller's token."""
     assert isinstance(call.body, bytes)
-    call.store.keep_bookmark(call.id, call.body)
+    call.store.keep_bookmark(call.id, bound_bookmark(call.body, _maker(call)))
+
+
+def _maker(call: Call) -> str:
+    assert call.token is not None
+    return call.token.id
 
 
 @ROUTES.add("POST", f"{BASE}/conversations/{{id}}/fork", "write", body=ForkBody, gives=About)

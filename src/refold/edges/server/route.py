@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from refold import decoding
 from refold.edges.server.access import Level, Orgs, Token
 from refold.errors import Invalid
 from refold.stores.protocol import Store
 
+VALUES_MAX = 50_000
+# Texts of these types are checked again where they are used; here they describe what is refused.
+Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+MemoryScope = Annotated[str, Meta(pattern=r"^(project|agent\.[A-Za-z0-9._-]{1,50})$")]
 Method = Literal["GET", "POST", "PUT", "DELETE", "HEAD"]
 S = TypeVar("S", bound=Struct)
 Run = TypeVar("Run", bound="Callable[[Call], object]")
@@ -57,15 +61,29 @@ class Call(Struct, frozen=True, kw_only=True):
         """The body as a value."""
         assert isinstance(self.body, bytes)
         try:
-            return decoding.decode(self.body or b"{}", type)
+            found = decoding.decode(self.body or b"{}", type)
         except (msgspec.DecodeError, RecursionError) as error:
             hint = f"send an object with {_fields(type)}"
             raise Invalid(f"invalid body: {error}", hint=hint) from error
+        _check_values(found)
+        return found
 
     @property
     def chunks(self) -> Iterator[bytes]:
         """The body of a route that streams it."""
         return iter([self.body] if isinstance(self.body, bytes) else self.body)
+
+
+def _check_values(body: Struct) -> None:
+    """Raises Invalid for more values than any message has: work on them holds up other calls."""
+    count, left = 0, list[Any]([msgspec.structs.asdict(body)])
+    while left:
+        container = left.pop()
+        count += len(container)
+        if count > VALUES_MAX:
+            raise Invalid(f"a body with more than {VALUES_MAX:,} values", hint="send them as text")
+        values = container.values() if isinstance(container, dict) else container
+        left += [value for value in values if isinstance(value, dict | list)]
 
 
 def parsed_query(query: Mapping[str, str], type: type[S]) -> S:

@@ -186,7 +186,10 @@ def _operation(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
     if route.level != "open":
         operation["security"] = [{"token": []}]
     if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _content(route.body, named)}
+        # Without bytes or lines, the body is an empty artifact or batch.
+        is_required = route.body not in ("bytes", "lines")
+        content = _content(route.body, named)
+        operation["requestBody"] = {"required": is_required, "content": content}
     return operation
 
 
