@@ -34,7 +34,7 @@ from refold.log.log import Log
 from refold.search.embedders import Embedder, Transformer, chosen, word_vectors
 from refold.search.searcher import Searcher
 from refold.search.words import STOP, TOKENIZER
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 DEPTHS = (5, 10, 25, 50)
 CATEGORIES = {4: "single-hop", 1: "multi-hop", 2: "temporal", 3: "open-domain", 5: "adversarial"}

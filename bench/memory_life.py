@@ -37,7 +37,7 @@ from msgspec import Struct
 from bench.tables import Table
 from refold.memory.entry import MemoryEntry
 from refold.memory.semantic import SemanticMemory
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 FOLDER = Path(__file__).parent
 HITS, SHOWN = 10, 3

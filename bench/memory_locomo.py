@@ -24,7 +24,7 @@ from refold.core.model import Message, Text
 from refold.memory.extraction import Taken, taken_from
 from refold.memory.semantic import SemanticMemory
 from refold.search.embedders import Embedder
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.tokens.estimate import estimate
 
 TOKENS = 2_000

@@ -29,7 +29,7 @@ from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.search.searcher import Searcher
 from refold.search.words import STOP, TOKENIZER
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 DEPTHS = (5, 10, 25)
 HOLDERS_MAX = 6

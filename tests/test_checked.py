@@ -16,7 +16,7 @@ from refold import aio, conversations, register
 from refold.artifacts import stub
 from refold.checked import NUMBER_MAX, _hint, checked, is_of
 from refold.errors import Invalid, RefoldError
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.strategies import registry
 from refold.tokens import counter, models
 

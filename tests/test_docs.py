@@ -42,7 +42,7 @@ PUBLIC = {
 }
 # What a user needs and has no public home yet, with the reason why the docs show it anyway.
 INNER = {
-    "refold.log.unfold": "`references`: the artifacts that a text names",
+    "refold.log.handles": "`references`: the artifacts that a text names",
     "refold.strategies.protected_messages": "`opening`, `protected`: for those who write strategies",
     "refold.tokens.exact": "`vocabulary`: for those who need the tokens themselves",
 }

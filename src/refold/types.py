@@ -23,13 +23,20 @@ from refold.engine.file_refresh import Permitted
 from refold.engine.log_reader import Filters
 from refold.engine.mirror import Mirrored
 from refold.engine.rehearsal import Rehearsal
+from refold.log.handles import Part, Unfolded
 from refold.log.message_history import Trace
+from refold.log.message_states import (
+    Batch,
+    LoggedMessage,
+    MessageState,
+    StandIn,
+    StateChange,
+    States,
+)
 from refold.log.notes import Noted
 from refold.log.notices import Listener, NoticeName
 from refold.log.restore_points import Difference, Point, Restored
-from refold.log.states import Batch, LoggedMessage, MessageState, StandIn, StateChange, States
 from refold.log.undo import FileChange, FileVersion, Undone
-from refold.log.unfold import Part, Unfolded
 from refold.memory.entry import Forgotten
 from refold.memory.extraction import Taken
 from refold.memory.journal import MemoryChange

@@ -9,7 +9,7 @@ import pytest
 
 from refold.artifacts.grep import matching_lines
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.log.unfold import lines_between
+from refold.log.handles import lines_between
 from refold.stores import open_store
 from tests.toolruns import long, opened, outputs_in, ran
 

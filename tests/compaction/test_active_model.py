@@ -8,7 +8,7 @@ import refold
 from refold.core.model import Hide, Lesson
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.refusals import Provider
 from tests.turns import worked
 

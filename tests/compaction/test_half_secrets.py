@@ -21,7 +21,7 @@ from refold.ledger.facts import Cutter
 from refold.ledger.failures import telling_line
 from refold.ledger.ledger import facts_of, ledger_lines
 from refold.redaction import redacted
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.strategies.fit import fit
 from refold.strategies.gist.draft import line_of
 from tests.redaction.secret_kinds import PREFIXED, SURROUNDED

@@ -16,7 +16,7 @@ import refold
 from refold.compaction.planning import items_of
 from refold.core.laws import broken
 from refold.core.shortened import text_of
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.scripted import GOOD, Scripted, heard_by, opened, page, talked, used
 from tests.turns import call, opened_in_characters, talk
 

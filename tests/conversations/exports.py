@@ -5,7 +5,7 @@ from __future__ import annotations
 import refold
 from refold.conversations.exporter import json_chunks
 from refold.core.model import Event
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 
 def store_of(events: list[Event], id: str = "talk") -> MemoryStore:

@@ -14,7 +14,7 @@ from refold import conversations
 from refold.errors import Invalid, NotFound
 from refold.stores import Store, open_store
 from refold.stores.contract.kit import grown, titled
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

@@ -14,7 +14,7 @@ from refold.conversations.exporter import chunks_of, export_file, json_chunks
 from refold.conversations.importer import import_document, read_document
 from refold.core.model import Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.conversations.exports import document, log, store_of, talk
 from tests.core.logs import sealed, user
 

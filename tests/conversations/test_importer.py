@@ -15,7 +15,7 @@ import refold
 from refold.conversations.importer import checked_pieces, import_document, read_document
 from refold.core.model import Artifact
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.stores.sqlite import SqliteStore
 from tests.conversations.exports import document, log, store_of, talk, talk_of
 from tests.core.logs import bodies, sealed, user

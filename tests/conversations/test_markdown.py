@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.conversations.markdown import markdown_chunks
 from refold.core.model import Message, Meta, Text, ToolCall, ToolResult
 from refold.display import inline, visible
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.conversations.exports import store_of, talk
 from tests.core.logs import sealed, user
 

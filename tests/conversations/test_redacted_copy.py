@@ -22,7 +22,7 @@ from refold.errors import Conflict
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.redaction import KnownSecrets, redacted, redactor, takes_emails
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.redaction.secret_kinds import BASE64, EXAMPLES, PREFIXED, SURROUNDED, WORD, drawn
 from tests.redaction.test_redact import secretive
 

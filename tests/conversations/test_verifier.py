@@ -17,7 +17,7 @@ from refold.dialects import DIALECTS
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.stores import Store, open_store
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.stores.sqlite import SqliteStore
 from tests.core.logs import bodies, sealed, user
 from tests.toolruns import long, opened, ran

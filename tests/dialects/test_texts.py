@@ -12,7 +12,7 @@ import refold
 from refold import dialects
 from refold.conversations.markdown import markdown_chunks
 from refold.core.shortened import text_of
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 MODELS = ("gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro", "gpt-5-codex")
 PARTS = {

@@ -15,7 +15,7 @@ from refold.engine.log_reader import Act
 from refold.engine.rehearsal import COUNTS, perform
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.stores import open_store
-from refold.stores.memory import MemoryStore, TrialStore
+from refold.stores.in_memory import MemoryStore, TrialStore
 from tests.engine.test_read_only import listing
 from tests.stores.places import url_in
 from tests.stories import ARRANGEMENTS, Story

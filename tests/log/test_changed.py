@@ -15,7 +15,7 @@ import refold
 from refold.conversations.verifier import verify
 from refold.core import codec
 from refold.errors import Corrupt
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 
 def talk(store: MemoryStore) -> refold.Context:

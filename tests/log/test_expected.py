@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold.core.model import Event
 from refold.errors import Conflict
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.turns import opened, talk, work
 
 Act = Callable[[refold.Context, int | None], object]

@@ -37,7 +37,7 @@ from refold.errors import Invalid, RefoldError, Unavailable
 from refold.log import log
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 CALL = {
     "role": "assistant",

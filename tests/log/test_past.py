@@ -17,7 +17,7 @@ from refold.errors import Invalid
 from refold.log import past
 from refold.log.log import Log
 from refold.stores import open_store
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.core.logs import bodies, logs, sealed
 
 

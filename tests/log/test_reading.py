@@ -17,7 +17,7 @@ from refold.log.stored_logs import (
     readable,
 )
 from refold.stores.contract.kit import grown
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 
 class Damaged(MemoryStore):

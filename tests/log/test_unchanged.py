@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.errors import Invalid
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 PLAIN = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5)
 STRANGE = st.sampled_from(

@@ -21,7 +21,7 @@ from refold.memory.entry import Version
 from refold.memory.fold import Entries
 from refold.memory.ranking import Finder
 from refold.memory.semantic import SemanticMemory
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 SAID = (

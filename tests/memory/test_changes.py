@@ -13,7 +13,7 @@ from refold.core.model import Revert
 from refold.memory.journal import switched_off
 from refold.memory.semantic import SemanticMemory
 from refold.stores import open_store
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from refold import testing
 from refold.log.stored_logs import conversations
 from refold.memory.semantic import SemanticMemory
 from refold.stores import open_store
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 SECRET = "The staging key is Xylophone12"
 WORDS = (b"xylophone", b"xylophon")

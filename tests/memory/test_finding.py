@@ -10,7 +10,7 @@ import refold
 from refold.memory import ranking
 from refold.memory.claim import claim_of
 from refold.memory.semantic import SemanticMemory
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.memory.semantic import SemanticMemory
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 NOISE = (

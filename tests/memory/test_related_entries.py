@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import refold
 from refold.errors import NotFound, Unavailable
 from refold.memory.semantic import SemanticMemory
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 OLD, NEW = "Gunilla keeps the spare key", "The spare key is with Omar next door"
 OTHERS = ("The boat needs paint", "Lunch is at noon", "My sister lives in Oslo")

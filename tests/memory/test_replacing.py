@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from refold.errors import Invalid, NotFound
 from refold.memory.semantic import SemanticMemory
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

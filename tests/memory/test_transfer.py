@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import refold
 from refold.memory import transfer
 from refold.memory.semantic import SemanticMemory
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 START_MS = 1_700_000_000_000
 HEAD = b'{"format":"refold-memory","version":1}\n'

@@ -84,7 +84,7 @@ def secretive(store: refold.stores.protocol.Store) -> list[str]:
 def test_an_export_for_reading_holds_no_secret_unless_it_is_asked_for(tmp_path):
     """X-51: exports."""
     from refold.conversations.exporter import chunks_of, export_file
-    from refold.stores.memory import MemoryStore
+    from refold.stores.in_memory import MemoryStore
 
     store = MemoryStore()
     secrets = secretive(store)
@@ -103,7 +103,7 @@ def test_an_export_to_be_imported_again_is_whole_with_its_secrets(tmp_path):
     """X-51: a backup that lacks something is none."""
     from refold.conversations.exporter import chunks_of
     from refold.conversations.importer import import_document
-    from refold.stores.memory import MemoryStore
+    from refold.stores.in_memory import MemoryStore
 
     store, fresh = MemoryStore(), MemoryStore()
     secretive(store)

@@ -9,7 +9,7 @@ import pytest
 
 from refold.memory.semantic import SemanticMemory
 from refold.search.vector_arithmetic import Numbers
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.search.talks import Topics
 
 CHANCE = random.Random(3)

@@ -8,7 +8,7 @@ from pathlib import Path
 from refold.core.model import Event
 from refold.stores import Store, open_store
 from refold.stores.contract.kit import grown
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.stores.sqlite import SqliteStore
 
 

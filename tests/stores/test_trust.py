@@ -17,7 +17,7 @@ from refold.core.ids import uuid7
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.log.log import Log
 from refold.stores import open_store
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.system import disk
 from tests.toolruns import long, ran
 

@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold.conversations.exporter import chunks_of
 from refold.conversations.scanner import scan
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.redaction.secret_kinds import SURROUNDED
 
 KEY, PART = SURROUNDED["RSA key"]

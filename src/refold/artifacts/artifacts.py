@@ -3,7 +3,7 @@ grep, clean up.
 
 Artifacts are named by id only, never by a path. A handle is an artifact's id, or `#41` or `#41-58`
 for messages. Contents are streamed, with no lock held. Neighbours: `listing` knows the artifacts of
-a log, `log.unfold` returns originals, `select` ranks, `grep` finds lines, `cleanup` removes.
+a log, `log.handles` returns originals, `select` ranks, `grep` finds lines, `cleanup` removes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from refold.checked import checked, quoted
 from refold.config import Config
 from refold.core.model import Artifact, ArtifactType, Media, Message, Origin, ToolResult
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
-from refold.log.open_log import OpenLog
-from refold.log.unfold import (
+from refold.log.handles import (
     MOST,
     Original,
     Part,
@@ -33,6 +32,7 @@ from refold.log.unfold import (
     original,
     span_of,
 )
+from refold.log.open_log import OpenLog
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 

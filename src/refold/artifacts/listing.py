@@ -23,8 +23,8 @@ from refold.artifacts.intake import count_lines, type_of_output
 from refold.core.codec import decode
 from refold.core.model import ORIGIN, Artifact, Event, Message, Origin, is_cleanup
 from refold.errors import NotFound
+from refold.log.handles import body_text
 from refold.log.log import Log, near_runs
-from refold.log.unfold import body_text
 from refold.patterns import regex
 
 CHARS_PER_TOKEN = 4

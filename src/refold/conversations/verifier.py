@@ -41,6 +41,7 @@ from refold.core.shortened import text_of
 from refold.dialects.page import Page
 from refold.display import failure
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
+from refold.log.handles import references
 from refold.log.stored_logs import (
     READ_EVENTS,
     conversations_and_memories,
@@ -49,7 +50,6 @@ from refold.log.stored_logs import (
     is_memory,
     misnamed,
 )
-from refold.log.unfold import references
 from refold.stores.protocol import Store
 
 MISSING = "its content is missing"

@@ -21,8 +21,8 @@ from refold import dialects
 from refold.checked import check, quoted
 from refold.core.model import Media, Message, Opaque, Text, Thinking, ToolCall
 from refold.dialects.faults import is_object_schema
-from refold.dialects.form import HOLE
 from refold.dialects.input import plain, plain_value, refused, without_marks
+from refold.dialects.original_form import HOLE
 from refold.dialects.wire import at, is_base64, is_speaker, present, report, shown_text, text_blocks
 from refold.errors import Invalid
 

@@ -3,8 +3,8 @@
 Everything that goes out is a copy, so changing a request never changes the log. The log keeps any
 content; a request has only what its provider accepts. A part that would be refused is sent as its
 text, as a note, or not at all, and `lost` reports it; a part of an unknown type is sent unchanged.
-Neighbours: `input` converts values to plain ones on the way in, `form` restores a message exactly,
-`faults` checks a rendered request.
+Neighbours: `input` converts values to plain ones on the way in, `original_form` restores a message
+exactly, `faults` checks a rendered request.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from refold.engine.conversation_memory import Extraction, ShownMemories
     from refold.engine.file_versions import FileVersions
     from refold.engine.toolbox import Toolbox
+    from refold.log.handles import Unfolded
     from refold.log.restore_points import Restored
     from refold.log.undo import Undone
-    from refold.log.unfold import Unfolded
     from refold.memory.semantic import SemanticMemory
     from refold.search.snippets import Hit
 
@@ -460,7 +460,7 @@ class Context:
     ) -> Unfolded:
         """The originals behind a handle: `#41`, `#41-58`, `art-…`; or a `line` or `paragraph` of
         their summary, or of the messages if there is none."""
-        from refold.log.unfold import unfolded
+        from refold.log.handles import unfolded
 
         with self._open.reading():
             named = self._reader.named(str(handle))

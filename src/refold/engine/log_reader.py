@@ -58,9 +58,9 @@ from refold.system.disk import Moment
 if TYPE_CHECKING:
     from refold.engine.rehearsal import Rehearsal
     from refold.log.message_history import Trace
+    from refold.log.message_states import Batch, States, StateWalk
     from refold.log.notes import Noted
     from refold.log.restore_points import Difference, Point, Restored
-    from refold.log.states import Batch, States, StateWalk
     from refold.search.searcher import Searcher
     from refold.strategies.importance import Score
 
@@ -140,7 +140,7 @@ class LogReader:
 
     def _walked(self) -> StateWalk:
         """The walk over the log, at its head."""
-        from refold.log.states import StateWalk
+        from refold.log.message_states import StateWalk
 
         self._walk = StateWalk.continued(self._walk, self._log.log)
         return self._walk

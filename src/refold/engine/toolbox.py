@@ -34,8 +34,8 @@ from refold.engine.conversation_memory import (
 )
 from refold.engine.log_reader import ConversationSearch
 from refold.errors import Invalid, RefoldError
+from refold.log.handles import lines_between
 from refold.log.open_log import OpenLog
-from refold.log.unfold import lines_between
 from refold.memory.files.commands import NAME as MEMORY
 from refold.memory.files.files import MemoryFiles
 from refold.memory.semantic import SemanticMemory

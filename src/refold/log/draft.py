@@ -4,7 +4,7 @@ A body that cannot be read back is refused when the draft is made, with the name
 so is a value that JSON would change silently: NaN, a key that is not text, a set, bytes, a time.
 Only a tuple may become a list. Text with lone surrogates, which JSON cannot carry, is allowed in
 messages: it is stored as bytes in opaque blocks, and shown with U+FFFD. Neighbours: `core.codec`
-encodes and decodes, `log` seals drafts as events, `unfold` returns the exact text.
+encodes and decodes, `log` seals drafts as events, `handles` returns the exact text.
 """
 
 from __future__ import annotations

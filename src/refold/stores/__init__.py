@@ -253,7 +253,7 @@ def own_paths(store: Store, *, also: Iterable[str] = ()) -> Container[str]:
 
 def trial_store(store: Store, conversation: str, head: int) -> Store:
     """One conversation of a store, up to a head: what is written to it stays in memory."""
-    from refold.stores.memory import TrialStore
+    from refold.stores.in_memory import TrialStore
 
     return TrialStore(store, conversation, head)
 
@@ -262,7 +262,7 @@ def _opened(scheme: str, rest: str, read_only: bool) -> Store:
     """The store for the parts of a URL. Each kind is imported when it is opened."""
     match scheme:
         case "memory":
-            from refold.stores.memory import MemoryStore
+            from refold.stores.in_memory import MemoryStore
 
             if rest:
                 hint = "`memory:` alone opens a new one"

@@ -11,7 +11,7 @@ from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import QUESTION, REQUEST, ROUNDS_MAX, obey
 from refold.edges.commands.compact import FEEDBACK_TEXT
 from refold.errors import Unavailable
-from refold.log.unfold import body_text
+from refold.log.handles import body_text
 from tests.edges.chat.rooms import GivenLines, Replies, chat_in, said, seen, words
 
 

@@ -13,7 +13,7 @@ import refold
 from refold.edges.commands.compact import FEEDBACK_TEXT, condensed
 from refold.edges.commands.session import Session
 from refold.errors import OUTCOMES, Invalid
-from refold.log.unfold import body_text
+from refold.log.handles import body_text
 from refold.stores import open_store
 from tests.edges.cli.rooms import run
 

@@ -12,7 +12,7 @@ import refold
 from refold.conversations.scanner import scan
 from refold.errors import OUTCOMES
 from refold.stores import open_store
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.core.logs import sealed, user
 from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 from tests.redaction.secret_kinds import PREFIXED, SURROUNDED, WORD, drawn

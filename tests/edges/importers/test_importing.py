@@ -25,7 +25,7 @@ from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.log import log
 from refold.stores import open_store
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.stores.protocol import Store
 from tests.edges.importers import transcripts
 from tests.edges.importers.transcripts import SESSION, block, call, result, text, user, write

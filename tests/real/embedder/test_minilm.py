@@ -15,7 +15,7 @@ from refold.memory.semantic import SemanticMemory
 from refold.search import embedders
 from refold.search.embedders import Transformer
 from refold.search.vector_arithmetic import units
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from tests.real.guides import run_guide
 
 PERSON = "That is a happy person"

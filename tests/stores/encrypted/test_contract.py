@@ -10,7 +10,7 @@ import pytest
 from refold.stores import Store, contract, open_store
 from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.encrypted.store import EncryptedStore
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 # Titles are encrypted, logs are repaired near, and a content is found by whoever put it or read the
 # event that names it; two clauses open the place by its URL, and are not told of the key.

@@ -24,7 +24,7 @@ from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.encrypted.store import EncryptedStore
 from refold.stores.hybrid.conversation_sync import all_conversations
 from refold.stores.hybrid.store import HybridStore
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 OLD, NEW = Key(b"o" * 32), Key(b"n" * 32)
 ONLY_OLD, BOTH = (Keys(path="acme.key", keys=held) for held in ((OLD,), (NEW, OLD)))

@@ -26,7 +26,7 @@ from refold.stores.encrypted import keys
 from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.encrypted.store import EncryptedStore
 from refold.stores.hybrid.store import HybridStore
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 KEYS = Keys(path="acme.key", keys=(Key(b"k" * 32),))
 CHARS = 8  # so long a piece of a text is a leak

@@ -19,7 +19,7 @@ from refold.log.log import Log
 from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.encrypted.store import EncryptedStore
 from refold.stores.hybrid.store import HybridStore
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 KEY, OTHER = Key(b"k" * 32), Key(b"o" * 32)
 KEYS = Keys(path="acme.key", keys=(KEY,))

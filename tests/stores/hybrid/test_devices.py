@@ -13,7 +13,7 @@ from refold.stores.contract.kit import grown
 from refold.stores.hybrid import devices, sync_record
 from refold.stores.hybrid.full_sync import Timing
 from refold.stores.hybrid.store import HybridStore
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 HOUR_MS = devices.EVERY_MS
 

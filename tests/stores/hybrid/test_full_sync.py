@@ -16,7 +16,7 @@ from refold.stores.contract.kit import TEXT, grown, sealed
 from refold.stores.hybrid.diverged_logs import fork_id
 from refold.stores.hybrid.full_sync import Timing
 from refold.stores.hybrid.store import HybridStore
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.stores.protocol import Synced
 
 

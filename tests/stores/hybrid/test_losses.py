@@ -17,7 +17,7 @@ from refold.stores import open_store
 from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.encrypted.store import EncryptedStore
 from refold.stores.hybrid.store import HybridStore
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.stores.protocol import Losses
 
 KEYS = Keys(path="acme.key", keys=(Key(b"o" * 32),))

@@ -16,7 +16,7 @@ from refold.stores.contract.kit import grown, sealed
 from refold.stores.hybrid.address import address_of
 from refold.stores.hybrid.store import HybridStore
 from refold.stores.hybrid.sync_record import Move, Moves
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 
 
 class Place:

@@ -37,7 +37,7 @@ from refold.stores.encrypted.store import EncryptedStore
 from refold.stores.hybrid.conversation_sync import Exchange, all_conversations
 from refold.stores.hybrid.full_sync import Rounds, Timing
 from refold.stores.hybrid.store import HybridStore
-from refold.stores.memory import MemoryStore
+from refold.stores.in_memory import MemoryStore
 from refold.stores.protocol import SyncReport
 from refold.stores.remote.store import RemoteStore
 

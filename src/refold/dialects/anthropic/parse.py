@@ -1,7 +1,7 @@
 """Parsing of Anthropic Messages: wire messages, blocks and responses.
 
 Results in a user message make it a `tool` message if it has nothing else; a part of an unknown type
-becomes an opaque block. Neighbours: `render` is the way out, `form` keeps unusual shapes.
+becomes an opaque block. Neighbours: `render` is the way out, `original_form` keeps unusual shapes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from refold.core.model import (
 )
 from refold.dialects import MARKED
 from refold.dialects.anthropic.render import ELSEWHERE, NAME, own_part, usual
-from refold.dialects.form import Usual, content_blocks, message_of, placed_content
 from refold.dialects.input import (
     MARKS,
     checked_message,
@@ -36,6 +35,7 @@ from refold.dialects.input import (
     role_of,
     text_in,
 )
+from refold.dialects.original_form import Usual, content_blocks, message_of, placed_content
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import Same, equality, is_text_part, objects_in
 

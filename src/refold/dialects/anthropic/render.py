@@ -4,7 +4,7 @@ All results of a turn go into one user message, before any other block, in the o
 Thinking is sent only if Anthropic signed it. Every message is repaired: blank text is left out,
 empty content becomes "(empty)", and refused media becomes a note. Call ids are made distinct per
 page, because servers that count calls from zero in every turn repeat them. Neighbours: `parse` is
-the way in, `form` restores unusual shapes, `request` sees the whole page.
+the way in, `original_form` restores unusual shapes, `request` sees the whole page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects import MARKED
 from refold.dialects.anthropic.cache_marks import with_came
-from refold.dialects.form import filled
+from refold.dialects.original_form import filled
 from refold.dialects.wire import (
     EMPTY,
     KNOWN_PARTS,

@@ -1,7 +1,7 @@
 """Parsing of Gemini contents: contents, parts and responses.
 
 Messages without parts are read by the default dialect. Neighbours: `render` is the way out and has
-spellings and ids, `form` keeps unusual shapes.
+spellings and ids, `original_form` keeps unusual shapes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from refold.core.model import (
     Usage,
 )
 from refold.dialects import DEFAULT, dialect
-from refold.dialects.form import ANSWER_KEYS, Placed, Usual, message_of
 from refold.dialects.gemini.render import NAME, Numbering, own_part, text_at, usual, value_in
 from refold.dialects.input import count_in, encoded, plain, refused, remove_marks, role_of
+from refold.dialects.original_form import ANSWER_KEYS, Placed, Usual, message_of
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import Same, alike, all_objects, objects_in, same
 

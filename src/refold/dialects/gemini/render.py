@@ -5,8 +5,8 @@ other part. Calls of other models carry the signature that Google documents for 
 models refuse the first call of a step without one. Ids are optional in Gemini: calls and responses
 match by name and order. The log needs ids, so the second call of `read` without an id becomes
 `gemini:read:2`, as does its response; such an id is never sent. Every part is repaired: it has one
-value, and incomplete values become notes. Neighbours: `parse` is the way in, `form` restores
-unusual shapes.
+value, and incomplete values become notes. Neighbours: `parse` is the way in, `original_form`
+restores unusual shapes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from refold.checked import quoted
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.form import HOLE, beside_text, filled, words_of
 from refold.dialects.input import text_in
+from refold.dialects.original_form import HOLE, beside_text, filled, words_of
 from refold.dialects.protocol import FindCalls
 from refold.dialects.wire import (
     EMPTY,

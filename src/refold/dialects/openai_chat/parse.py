@@ -1,7 +1,7 @@
 """Parsing of OpenAI Chat Completions: messages, calls and responses.
 
 Results inside their calls become separate messages, because no provider accepts them there.
-Neighbours: `render` is the way out, `form` keeps unusual shapes.
+Neighbours: `render` is the way out, `original_form` keeps unusual shapes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
-from refold.dialects.form import Placed, Usual, message_of, placed_content
 from refold.dialects.input import MARKS, checked_message, count_in, plain, refused, role_of, text_in
 from refold.dialects.openai_chat.render import NAME, own_part, usual
+from refold.dialects.original_form import Placed, Usual, message_of, placed_content
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import (
     Same,

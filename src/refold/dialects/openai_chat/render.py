@@ -4,8 +4,8 @@ Images never go into a `tool` message: they follow in a user message, after all 
 Messages that are not plain text are repaired, because compatible servers and SDKs return null
 `tool_calls`, calls without a type or in the simple shape {id, name, arguments}, arguments as
 objects, and keys of the SDK. `alternating` serves chat templates that require user and assistant to
-take turns. Neighbours: `parse` is the way in, `form` restores unusual shapes, `dialects.tools`
-reads definitions of every shape.
+take turns. Neighbours: `parse` is the way in, `original_form` restores unusual shapes,
+`dialects.tools` reads definitions of every shape.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from refold.checked import quoted
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.form import Rename, filled
 from refold.dialects.input import plain, remove_marks
+from refold.dialects.original_form import Rename, filled
 from refold.dialects.protocol import REFOLDS, Arranged, CacheMarks
 from refold.dialects.tools import functions
 from refold.dialects.wire import (

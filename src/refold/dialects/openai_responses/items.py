@@ -1,7 +1,7 @@
 """The items of the Responses API: their kinds, their forms, and the usual rendering of blocks.
 
 A call that the caller answers has a `call_id`, and so has its output; calls that the provider runs
-itself have none. `form_of` and `filled_result` place blocks in items, in the language of `form`.
+itself have none. `form_of` and `filled_result` place blocks in items, as `original_form` does.
 `parse` keeps a form only if the usual rendering differs; `render` falls back on the usual
 rendering. Neighbours: `parse` is the way in, `render` the way out.
 """
@@ -23,8 +23,8 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
-from refold.dialects.form import HOLE, Carving, Holes, Misfit, Placed, Rename, Show, fill
 from refold.dialects.input import text_in
+from refold.dialects.original_form import HOLE, Carving, Holes, Misfit, Placed, Rename, Show, fill
 from refold.dialects.wire import (
     Path,
     Same,

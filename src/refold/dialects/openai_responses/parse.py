@@ -26,7 +26,6 @@ from refold.core.model import (
     ToolResult,
     Usage,
 )
-from refold.dialects.form import Placed, content_blocks, formless, placed_content, take_metadata
 from refold.dialects.input import (
     checked_message,
     count_in,
@@ -51,6 +50,13 @@ from refold.dialects.openai_responses.items import (
     kind_of,
     own_part,
     usual,
+)
+from refold.dialects.original_form import (
+    Placed,
+    content_blocks,
+    formless,
+    placed_content,
+    take_metadata,
 )
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import (

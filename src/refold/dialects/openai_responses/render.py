@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from refold.core.model import Media, Message, Text, ToolCall, ToolResult
 from refold.core.shortened import GAP
 from refold.dialects import REASONED
-from refold.dialects.form import UNREADABLE, Misfit, filled
 from refold.dialects.openai_responses.items import (
     INPUT_PARTS,
     NAME,
@@ -38,6 +37,7 @@ from refold.dialects.openai_responses.items import (
     usual_output,
     without_id,
 )
+from refold.dialects.original_form import UNREADABLE, Misfit, filled
 from refold.dialects.wire import (
     EMPTY,
     KNOWN_PARTS,

@@ -40,8 +40,8 @@ from refold.edges.commands.compact import FEEDBACK_TEXT, summary_of
 from refold.edges.commands.restore import fork
 from refold.edges.commands.session import Session
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
+from refold.log.handles import body_text
 from refold.log.stored_logs import is_taken, open_id_checked
-from refold.log.unfold import body_text
 
 LISTED_MAX = 20
 ROUNDS_MAX = 10

@@ -38,9 +38,9 @@ from refold.edges.commands.command import (
 )
 from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound
+from refold.log.handles import lines_between
 from refold.log.log import now_ms
 from refold.log.open_log import OpenLog
-from refold.log.unfold import lines_between
 
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 BYTES = {"": 1, "b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}

@@ -45,8 +45,8 @@ from refold.edges.displays.phrases import coherence, short_and_exact
 from refold.edges.endpoints.writer import Endpoint, configured
 from refold.engine.context import Context
 from refold.errors import Invalid
+from refold.log.handles import body_text
 from refold.log.notices import Notice
-from refold.log.unfold import body_text
 from refold.settings.sources import value_of
 from refold.strategies.registry import BUILT_IN, check_settings
 from refold.tokens.models import dollars

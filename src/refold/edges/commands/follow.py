@@ -25,7 +25,7 @@ from refold.edges.displays.panel import Line, meter
 from refold.edges.displays.phrases import Happening, happenings, tokens_of
 from refold.edges.displays.wrap import fitted, harmless, padded
 from refold.engine.context import Context
-from refold.log.states import Batch
+from refold.log.message_states import Batch
 from refold.stores import synced_of
 from refold.stores.protocol import Store
 

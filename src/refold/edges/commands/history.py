@@ -29,8 +29,8 @@ from refold.edges.commands.page import MessageRow, message_rows, show_messages
 from refold.edges.commands.session import Session
 from refold.edges.commands.undo import show_diff
 from refold.errors import Invalid
+from refold.log.message_states import Batch
 from refold.log.restore_points import EVERY, HOURS, KEEP, Point
-from refold.log.states import Batch
 from refold.log.undo import FileChange
 
 NAMES_SHOWN = 20

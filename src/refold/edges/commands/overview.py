@@ -31,7 +31,7 @@ from refold.edges.displays.panel import Large, Panel, panel_lines
 from refold.engine.context import Context
 from refold.engine.stats import Stats
 from refold.errors import RefoldError
-from refold.log.unfold import body_text
+from refold.log.handles import body_text
 
 FOLDED_MAX = 1_000  # a longer log is sampled, not folded
 SAMPLES, SAMPLE_EVENTS = 48, 8

@@ -29,10 +29,10 @@ from refold.edges.displays.overview import recorded_size, window_parts
 from refold.engine.context import Context
 from refold.engine.stats import Stats
 from refold.errors import NotFound
+from refold.log.handles import body_text
 from refold.log.log import runs
 from refold.log.message_history import history_of
 from refold.log.stored_logs import pages_of
-from refold.log.unfold import body_text
 from refold.redaction import redactor
 from refold.stores.protocol import Store
 from refold.tokens.models import dollars

@@ -49,8 +49,8 @@ from refold.edges.commands.page import (
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
+from refold.log.handles import body_text
 from refold.log.stored_logs import pages_of
-from refold.log.unfold import body_text
 from refold.stores.protocol import Store
 
 BRIEF_CHARS = 100

@@ -21,10 +21,10 @@ from refold.edges.commands.command import Result, Screen, short_line
 from refold.edges.commands.page import MessageRow, State, named_messages, state_of, whole_slots
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
+from refold.log.handles import body_text
 from refold.log.message_history import Trace, history_of
-from refold.log.states import Batch
+from refold.log.message_states import Batch
 from refold.log.stored_logs import pages_of
-from refold.log.unfold import body_text
 from refold.redaction import redacted
 from refold.stores.protocol import Store
 from refold.strategies.hide import PRESETS

@@ -23,9 +23,9 @@ from refold.core.shortened import ERASED
 from refold.display import cut, moment, number, one_line, visible
 from refold.edges.displays.overview import NAMES, REST, WindowPart
 from refold.edges.displays.panel import tenths_of
+from refold.log.handles import body_text, span_of
 from refold.log.message_history import Trace
-from refold.log.states import Batch
-from refold.log.unfold import body_text, span_of
+from refold.log.message_states import Batch
 from refold.replay.page import TEXT_BYTES_MAX, asset, behind, document, legend, room, safe
 
 OFF = "not on the page"

@@ -51,8 +51,8 @@ from refold.edges.displays.wrap import harmless
 from refold.tokens.models import dollars
 
 if TYPE_CHECKING:
+    from refold.log.message_states import Batch
     from refold.log.notices import Notice
-    from refold.log.states import Batch
 
 
 def short_and_exact(count: int, noun: str) -> str:

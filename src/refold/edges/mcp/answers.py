@@ -23,7 +23,7 @@ from refold.engine.conversation_memory import (
     RememberArguments,
 )
 from refold.errors import Invalid, NotFound
-from refold.log.unfold import body_text
+from refold.log.handles import body_text
 from refold.search.searcher import Searcher
 from refold.stores import is_there, open_store
 from refold.tokens.estimate import estimate

@@ -2,8 +2,8 @@
 reasons and facts one by one.
 
 Columns only grow, so a browser that has them up to a head asks for what came after it. Everything
-is read from a store that refuses writes: looking leaves no trace. Neighbours: `states` has the
-columns, `readable` the texts, `answers` the open conversations.
+is read from a store that refuses writes: looking leaves no trace. Neighbours: `message_states` has
+the columns, `readable` the texts, `answers` the open conversations.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from refold.core.model import ADOPTED, Event, Prose, Quote, Span, Summarize
 from refold.core.shortened import quoted_seqs
 from refold.errors import Invalid
 from refold.log.log import Log
-from refold.log.states import States, StateWalk
-from refold.stores.memory import MemoryStore
+from refold.log.message_states import States, StateWalk
+from refold.stores.in_memory import MemoryStore
 from tests.core.logs import bodies, logs, sealed
 from tests.log.test_past import grown
 from tests.turns import work

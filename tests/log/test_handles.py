@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from refold.core.model import Text, ToolResult
 from refold.errors import Invalid, NotFound
-from refold.log.unfold import references
+from refold.log.handles import references
 from tests import turns
 
 
