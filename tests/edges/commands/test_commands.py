@@ -203,8 +203,8 @@ def test_running_a_command_prints_nothing_and_gives_what_can_be_encoded(
     name: str, url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command, given = load(name), arguments(name, url)
-    # A chat and the demo print while they run, if somebody watches.
-    screen = Screen(json_output=name in ("chat", "demo", "resume"))
+    # These print while they run, if somebody watches.
+    screen = Screen(json_output=name in ("chat", "demo", "resume", "run"))
     with Session(store_url=url, conversation="fix-login", screen=screen, stdin=stdin()) as session:
         result = command.run(session, given)
         assert capfd.readouterr() == ("", "")

@@ -385,8 +385,10 @@ def run_agent_behind_proxy(
             raise Unavailable(missing, hint=f"without refold: {shlex.join(program)}")
 
     def started(changes: str) -> None:
+        if session.screen is not None and session.screen.json_output:
+            return
         doing = "folded" if settings.folds else "kept, and pass unchanged"
-        doing = f"{doing} into {window:,} tokens" if settings.folds and window else doing
+        doing = f"{doing} into {number(window, 'token')}" if settings.folds and window else doing
         tell(f"{os.path.basename(program[0])} gets {changes}; its requests are {doing}")
 
     usable: ProxySettings | None = None
