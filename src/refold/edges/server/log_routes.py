@@ -180,7 +180,7 @@ def read_bookmark(call: Call) -> Plain:
     """Read the bookmark, a derived value: the caller's own, or the server's."""
     data = call.store.bookmark(call.id)
     # A bookmark decides what a page shows, and nothing proves that it fits the log. So nobody gets
-    # that of another token: the server makes one instead.
+    # another token's: the server makes one instead.
     if data is not None and is_bound(data):
         data = unbound_bookmark(data, _maker(call)) or _made_here(call)
     if data is None:
