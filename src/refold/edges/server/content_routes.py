@@ -239,6 +239,7 @@ def keep_artifact(call: Call) -> ArtifactKept:
 LIMIT_MAX = 100
 TEXT_MAX = 10_000
 Text = Annotated[str, Meta(min_length=1, max_length=TEXT_MAX)]
+Tag = Annotated[str, Meta(min_length=1, max_length=100)]
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 
 
@@ -272,9 +273,9 @@ class Remembered(Struct, frozen=True, kw_only=True):
 
 class MemoryBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: Text
-    tags: list[str] = field(default_factory=list)
+    tags: Annotated[list[Tag], Meta(max_length=50)] = field(default_factory=list)
     scope: MemoryScope = "project"
-    replaces: list[str] = field(default_factory=list)
+    replaces: Annotated[list[str], Meta(max_length=50)] = field(default_factory=list)
 
 
 class ScopeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -69,12 +69,12 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 class ForkBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    at: int
+    at: Annotated[int, Meta(ge=1)]
     new: Id
 
 
 class EraseBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    seq: int
+    seq: Annotated[int, Meta(ge=1)]
 
 
 class SalvageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

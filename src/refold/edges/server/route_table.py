@@ -150,10 +150,24 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "info": {"title": "refold team server", "version": __version__},
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": _without_tuples(components),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _without_tuples(schema: Any) -> Any:
+    """The schema with tuples as arrays of their length: many tools do not know `prefixItems`."""
+    if isinstance(schema, list):
+        return [_without_tuples(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {name: _without_tuples(one) for name, one in schema.items()}
+    parts = plain.pop("prefixItems", None)
+    if parts is not None:
+        kinds = [part for at, part in enumerate(parts) if part not in parts[:at]]
+        plain["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    return plain
 
 
 def _types(routes: Sequence[Route]) -> list[type[Struct]]:
