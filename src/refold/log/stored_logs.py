@@ -226,7 +226,7 @@ def artifact_of(event: Event | Corrupt) -> Artifact | None:
     return body if isinstance(body, Artifact) else None
 
 
-# --- bookmarks from elsewhere ---
+# --- clients' bookmarks ---
 
 _BOUND = b"bookmark of "
 

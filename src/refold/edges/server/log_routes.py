@@ -179,8 +179,8 @@ def events_checked(batch: bytes) -> list[Event]:
 def read_bookmark(call: Call) -> Plain:
     """Read the bookmark, a derived value: the caller's own, or the server's."""
     data = call.store.bookmark(call.id)
-    # A bookmark decides what a page shows, and nothing proves that it fits the log. So nobody gets
-    # another token's: the server makes one instead.
+    # A bookmark decides what a page shows, and nothing proves that it fits the log. So other tokens
+    # get a bookmark that the server makes.
     if data is not None and is_bound(data):
         data = unbound_bookmark(data, _maker(call)) or _made_here(call)
     if data is None:
