@@ -190,7 +190,7 @@ def _paid(made: Verdict, mixed: int) -> str:
 def _in_own(made: Verdict) -> str:
     own = made.own
     which = "the windows you had" if own.window is None else f"your window of {own.window:,}"
-    full = f"At most {int(100 * min(made.filled, 1.0))}% of {which} was used"
+    full = f"At the fullest, {int(100 * min(made.filled, 1.0))}% of {which} was used"
     if not own.compactions:
         return f"{full}: nothing would have been folded there."
     times = "once" if own.compactions == 1 else f"{own.compactions:,} times"

@@ -381,7 +381,7 @@ def test_the_verdict_comes_first_and_equals_the_bill(url: str, tmp_path: Path) -
     assert len(verdict["sentences"]) <= 4 and "replayed" not in json.dumps(verdict)
     shown = run("replay", id, "--window", "30000", "--window", "50000").stdout.splitlines()
     assert shown[1].startswith(f"You paid ${cost:,.2f} for 60 calls: ")
-    assert shown[2].startswith("At most 37% of your window of 258,400 was used: ")
+    assert shown[2].startswith("At the fullest, 36% of your window of 258,400 was used: ")
     assert "estimated" not in "".join(shown) and "lost:" not in "".join(shown)
     assert "--details" in shown[-1] and all(len(one) <= 80 for one in shown[5:-1])
     total = run("replay", "--all").stdout

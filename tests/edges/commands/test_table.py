@@ -13,7 +13,7 @@ from refold.errors import OUTCOMES, Invalid
 from tests.edges.cli.rooms import run
 
 # A new command or option replaces one; the note of the change says why a user needs more.
-COMMANDS_MAX, OPTIONS_MAX = 57, 168
+COMMANDS_MAX, OPTIONS_MAX = 57, 170
 
 
 def test_there_are_no_more_commands_than_a_person_can_know() -> None:

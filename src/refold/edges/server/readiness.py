@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -112,8 +113,7 @@ def _room(orgs: Orgs) -> tuple[int, int]:
     """The free bytes on the disk, and how many of them are the reserve."""
     folder = os.path.expanduser(orgs.place.partition(":")[2])
     try:
-        disk = os.statvfs(folder)
+        disk = shutil.disk_usage(folder)
     except FileNotFoundError:  # the first write makes it
         return sys.maxsize, 0
-    total = disk.f_blocks * disk.f_frsize
-    return disk.f_bavail * disk.f_frsize, min(RESERVE_BYTES, total // RESERVE_SHARE)
+    return disk.free, min(RESERVE_BYTES, disk.total // RESERVE_SHARE)
