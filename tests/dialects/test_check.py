@@ -147,7 +147,7 @@ ANTHROPIC_FAULTS: list[tuple[str, list[Any], str]] = [
     (
         "image source",
         [says("user", {"type": "image", "source": {"type": "ftp"}})],
-        "source of type 'ftp'",
+        "unknown source type 'ftp'",
     ),
     (
         "I1 image without bytes",
@@ -162,7 +162,7 @@ ANTHROPIC_FAULTS: list[tuple[str, list[Any], str]] = [
     (
         "T1 no text",
         [U, says("assistant", {"type": "thinking", "signature": "s"}), U],
-        "thinking is not text",
+        "thinking is not a string",
     ),
     ("T1 no data", [U, says("assistant", {"type": "redacted_thinking"}), U], "without data"),
     (

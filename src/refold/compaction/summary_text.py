@@ -1,8 +1,8 @@
 """The text of a plan's summaries: questions to the writer, and redaction.
 
 Every draft in a plan is complete without a writer. A writer is asked for prose to go with the
-drafts, as far as there is room, and an accepted answer replaces the draft. Neighbours: `planning`
-draws plans up, `writer.asker` asks, `compactor` applies them.
+drafts where there is room, and an accepted answer replaces the draft. Neighbours: `planning`
+draws up plans, `writer.asker` asks, `compactor` applies them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from refold.strategies.summarize import FRAME_TOKENS
 from refold.writer.asker import Question, room_for
 from refold.writer.quoted_history import Redact, use_lines
 
-PROSE_WORTH_TOKENS = 400  # a smaller span may go without prose, and without a notice
+PROSE_WORTH_TOKENS = 400  # a smaller span needs neither prose nor a notice
 
 
 def asks_of(plan: Plan, config: Config) -> list[Ask]:
-    """The asks of the strategies, and one for prose to go with every gist; without drafts that a
-    later rung of the same plan hides again."""
+    """The strategies' asks, plus one for prose with every gist, except asks whose draft a later
+    rung of the same plan hides."""
     instructions = str(config.strategy.get("gist", {}).get("instructions", ""))
     drafts = {id(ask.draft) for ask in plan.asks}
     edits = [proposal.edit for proposal in plan.proposals]
@@ -47,7 +47,7 @@ def asks_of(plan: Plan, config: Config) -> list[Ask]:
 
 
 def questions_of(plan: Plan, before: View, job: Job) -> list[Question]:
-    """Questions to a writer for this plan. All prose together leaves the page below the trigger:
+    """Questions to a writer for this plan. All prose combined keeps the page below the trigger:
     a page that just fits without a writer must fit with one."""
     left = round((job.budget.compact_at - plan.tokens_after) / job.budget.factor)
     questions: list[Question] = []
@@ -60,9 +60,9 @@ def questions_of(plan: Plan, before: View, job: Job) -> list[Question]:
 
 
 def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
-    """The ask with its messages and facts. Without room for prose next to the draft, it is None,
-    or, for a span worth prose, a question that is never sent. New prose replaces the prose that the
-    draft carries over."""
+    """The ask with its messages and facts. Without room for prose next to the draft, returns
+    None, or, if the span is worth prose, a question that is never sent. New prose replaces what
+    the draft carries over."""
     inside = [
         slot for slot in before.slots if ask.span.first <= slot.seq and slot.last <= ask.span.last
     ]
@@ -94,8 +94,8 @@ def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
 
 
 def without_secrets(plan: Plan, redact: Redact, count: Count) -> Plan:
-    """The plan with redacted summaries: they are in the log, feed the next summary, and are read by
-    other agents and a writer."""
+    """The plan with redacted summaries: they go into the log, feed the next summary, and are read
+    by other agents and the writer."""
     edits = (proposal.edit for proposal in plan.proposals)
     drafts = [edit for edit in edits if isinstance(edit, Summarize)]
     drafts += [ask.draft for ask in plan.asks]
@@ -107,19 +107,19 @@ def without_secrets(plan: Plan, redact: Redact, count: Count) -> Plan:
 
 
 def _redacted(draft: Summarize, redact: Redact) -> Summarize:
-    """The redacted summary; the draft itself if it has no secret, which one cheap search of the
-    joined text shows. Its notes on tool uses are cut to short lines here, because secrets must go
-    first."""
+    """The redacted summary, or the draft itself if one cheap search of the joined text finds no
+    secrets. Notes on tool uses are cut to short lines here, because secrets must be removed before
+    the cut."""
     if draft.counted and draft.counted.tools:
         named = {tool: redact(tool) for tool in draft.counted.tools}
         tools = Tally[str]()
         for tool, times in draft.counted.tools.items():
             tools[named[tool]] += times
-        short = {named[tool]: use_lines(some, redact) for tool, some in draft.counted.uses.items()}
+        short = {named[tool]: use_lines(uses, redact) for tool, uses in draft.counted.uses.items()}
         draft = replace(draft, counted=replace(draft.counted, tools=dict(tools), uses=short))
-    together = "\n".join([summary_text(draft), draft.line, *(fact.text for fact in draft.facts)])
-    clean = redact(together)
-    if clean == together:
+    joined = "\n".join([summary_text(draft), draft.line, *(fact.text for fact in draft.facts)])
+    clean = redact(joined)
+    if clean == joined:
         return draft
     facts = tuple(
         fact if fact.text in clean else replace(fact, text=redact(fact.text))

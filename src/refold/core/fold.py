@@ -1,11 +1,11 @@
 """The fold from the log to the page: `fold(events) -> View`, pure, total, replayable.
 
 A first pass, newest to oldest, finds events that are switched off (`switches`): a live revert
-switches its target off, a live restore everything between its target and itself. A second pass,
-oldest to newest, applies the rest. `Fold` does the second pass one event at a time; for an event
-that reaches back (such as a revert) `add` returns False, and the caller folds the log again. A
-usage report that cannot be true is neither billed nor used as a size; one that is only too small is
-still billed. Neighbours: `model` has the values, `bookmark` stores a fold's state without bodies.
+switches off its target, a live restore switches off everything between its target and itself. A
+second pass, oldest to newest, applies the rest. `Fold` does the second pass one event at a time;
+for an event that reaches back (such as a revert) `add` returns False, and the caller folds the log
+again. An impossible usage report is neither billed nor used as a size; one that is merely too low
+is still billed. Neighbours: `model` has the values, `bookmark` stores a fold without bodies.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ from refold.core.thinking_validity import Change, eras_after, eras_of, named_by,
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 FactPlace = tuple[int, int]  # the seq of a summary, and the index in its facts
-CONTENTS_KEPT = 16  # system prompts, and lists of tools, that a later event may refer to
-PASSING = ("command", "error", "artifact")
+CONTENTS_KEPT = 16  # system prompts and tool lists that a later event may refer to
+SHORT_LIVED = ("command", "error", "artifact")
 CHANGING = CONTROLS | {"meta"}  # kinds of events that may change earlier parts of the page
 CALIBRATION_STEP = 0.4
 CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
-REPLY_RATIO_MAX, SPARE_TOKENS = 4, 1_000
-# Plausible reports of a request, relative to our own count, plus a frame that every request has.
+REPLY_RATIO_MAX, REPLY_SLACK_TOKENS = 4, 1_000
+# Bounds of a plausible report: multiples of our own count, plus a fixed overhead per request.
 USAGE_MIN, USAGE_MAX, USAGE_FRAME_TOKENS = 0.25, 4, 100
 TOKENS_MAX = 1 << 24  # more than any model reads or writes in one call
 
@@ -87,7 +87,7 @@ def fold(events: Iterable[Event]) -> View:
 
 
 def folded(events: Iterable[Event], found: Switches) -> Fold:
-    """The second pass over a log with its switches, as a state that further events can extend."""
+    """The state after the second pass over a log; further events can extend it."""
     state = Fold()
     state.begin_walk(found)
     for event in events:
@@ -108,7 +108,7 @@ class Fold:
         self.slot_tokens = 0
         self.said_tokens = 0  # of all messages, hidden ones included
         self.system_seq = self.tools_seq = 0
-        # System prompts and lists of tools by the seq of their event, in the order of last use.
+        # System prompts and tool lists by the seq of their event, least recently used first.
         self.systems: dict[int, Any] = {}
         self.toolsets: dict[int, list[Any]] = {}
         self.meta = Meta()
@@ -130,9 +130,9 @@ class Fold:
         self.facts: dict[tuple[str, str], Fact] = {}
         self.fact_places: dict[tuple[str, str], FactPlace] = {}
         self.undoable: list[tuple[int, str]] = []
-        self.purposes: dict[str, str] = {}  # by batch, unless it is an ordinary compaction
+        self.purposes: dict[str, str] = {}  # by batch; ordinary compactions have none
         self.lessons: dict[str, Lesson] = {}  # limits learned from refusals, by model
-        self.reached_at = 0  # the newest erase, or pin, that changed the page before it
+        self.reached_at = 0  # the newest erase or pin that changed an earlier part of the page
         self.edited: list[Span] = []  # spans of live edits, in order, joined where they touch
         self.walked: set[int] | None = None  # the pins so far, during the second pass over a log
         self.controls = ControlLog()
@@ -143,8 +143,8 @@ class Fold:
         self._view: View | None = None
 
     def add(self, event: Event, body: Body | None = None) -> bool:
-        """Applies one more event. Returns False, and changes nothing, if the event reaches back:
-        then the log must be folded again."""
+        """Applies one more event. If the event reaches back, changes nothing and returns False: the
+        caller must fold the log again."""
         if event.kind in REACHING:
             return False
         if event.kind in ("pin", "edit"):
@@ -156,7 +156,7 @@ class Fold:
         if event.kind == "meta":
             body = body or decode(event)
             if isinstance(body, Meta):
-                # What the event only refers to must be in memory.
+                # Contents that the event refers to, but does not carry, must be in memory.
                 if body.system_seq is not None and body.system_seq not in self.systems:
                     return False
                 if body.tools_seq is not None and body.tools_seq not in self.toolsets:
@@ -167,8 +167,8 @@ class Fold:
         return True
 
     def forget_contents(self) -> None:
-        """Drops system prompts and tools that were not used for a long time. A later event that
-        refers to one reaches back."""
+        """Drops the least recently used system prompts and tool lists. A later event that refers to
+        a dropped one reaches back."""
         for contents, current in (
             (self.systems, self.meta.system),
             (self.toolsets, self.meta.tools),
@@ -221,7 +221,7 @@ class Fold:
             case Checkpoint():
                 self.checkpoints[body.name] = body.seq
             case Meta():
-                self._describe(event, body, live=live)
+                self._apply_meta(event, body, live=live)
             case Pin():
                 if live:
                     self._pin(event, body)
@@ -238,8 +238,8 @@ class Fold:
                 assert_never(body)
 
     def _begin_era(self, event: Event, body: Body | None) -> None:
-        """Begins an era if the event changes the page before it. In a pass over the log, events
-        that are off count too: they were live when later messages were written."""
+        """Begins an era if the event changes an earlier part of the page. In a pass over the log,
+        events that are off count too: they were live when later messages were written."""
         if body is None or event.kind not in CHANGING:
             return
         if isinstance(body, Meta):
@@ -247,12 +247,12 @@ class Fold:
         self.controls.add(event.seq, body)
         if self.walked is not None:
             return
-        # A pin that changes the page reaches back, so it never comes here.
+        # A pin that changes the page reaches back, so it never gets this far.
         if not isinstance(body, Pin):
             self.eras, self.newest = eras_after(self.eras, self.newest, event.seq, body)
 
     def _named_contents(self, seq: int, meta: Meta) -> Meta:
-        """The seqs of the contents that the metadata has or names; None for an erased one."""
+        """The seqs of the system prompt and tools that it holds or refers to; None if erased."""
         system, tools = meta.system_seq, meta.tools_seq
         if system not in self.systems:
             system = None if meta.system is None else seq
@@ -261,12 +261,12 @@ class Fold:
         return Meta(system_seq=system, tools_seq=tools)
 
     def begin_walk(self, found: Switches) -> None:
-        """Begins a second pass, from here on, with the switches of the whole log."""
+        """Begins a second pass from this state, with the switches of the whole log."""
         self.walked, self.pins, self.erased = self.pins, set(found.pins), dict(found.erased)
 
     def end_walk(self, base: Fold | None = None) -> None:
-        """Ends the second pass over a log, or over the part after a fold (at a `ControlLog.cut`)
-        whose eras still hold."""
+        """Ends the second pass over a log, or over the part after `base`, an earlier fold that ends
+        at a `ControlLog.cut` and whose eras are still valid."""
         if base is None:
             self.eras, self.newest = eras_of(self.controls.all())
         else:
@@ -276,11 +276,11 @@ class Fold:
 
     def copy(self) -> Fold:
         """An independent copy of the state."""
-        twin = Fold()
+        copied = Fold()
         for name, value in vars(self).items():
-            setattr(twin, name, value.copy() if isinstance(value, list | dict | set) else value)
-        twin.artifacts, twin.controls = self.artifacts[:], self.controls.copy()
-        return twin
+            setattr(copied, name, value.copy() if isinstance(value, list | dict | set) else value)
+        copied.artifacts, copied.controls = self.artifacts[:], self.controls.copy()
+        return copied
 
     # --- messages, usage, meta ---
 
@@ -302,9 +302,9 @@ class Fold:
             self.wish = event.seq
 
     def _bill(self, usage: Usage) -> None:
-        """Adds a report to the totals, even if it is switched off: so only the report itself may
-        decide whether it can be true. Another report of the same response adds to its bill, but
-        not to the number of calls."""
+        """Adds a report to the totals even if it is switched off, so only the report's own numbers
+        can rule it out. Another report of the same response adds to the cost, but not to the
+        number of calls."""
         is_new = not usage.response or usage.response not in self.responses
         self.responses = [*self.responses[1 - RESPONSES_KEPT :], usage.response]
         if not is_possible(usage, usage.counted):
@@ -333,12 +333,12 @@ class Fold:
 
     def _anchor(self, event: Event, usage: Usage) -> None:
         """Relates the provider's count of a request to our own, unless it is zero or implausible,
-        or the page changed before the answer came. A ratio out of bounds has another cause, such as
-        tools that the caller added, and does not enter the calibration."""
+        or the page changed before the answer arrived. An out-of-bounds ratio has another cause,
+        such as tools that the caller added, and is left out of the calibration."""
         if self.changed_at() > usage.upto:
             return
         if not usage.counted and any(seq <= usage.upto for seq in self.erased):
-            return  # erased text counted in the request
+            return  # the request still contained the text erased since
         shown = usage.counted or self.shown_tokens(usage.upto)
         if usage.input <= 0 or shown <= 0 or not is_plausible(usage, shown):
             return
@@ -351,7 +351,7 @@ class Fold:
             mean = self.calibration.get(usage.model, ratio)
             self.calibration[usage.model] = mean + CALIBRATION_STEP * (ratio - mean)
 
-    def _describe(self, event: Event, meta: Meta, *, live: bool) -> None:
+    def _apply_meta(self, event: Event, meta: Meta, *, live: bool) -> None:
         """Stores the contents of the event for later references, and applies it if it is live."""
         if meta.system is not None:
             self.systems[event.seq] = meta.system
@@ -359,15 +359,15 @@ class Fold:
             self.toolsets[event.seq] = meta.tools
         if not live:
             return
-        full = self.spelt_out(meta)
+        full = self.resolved(meta)
         self.meta = merged(self.meta, full)
         if full.system is not None:
             self.system_seq, self.system_tokens = event.seq, event.tokens
         if full.tools is not None:
             self.tools_seq, self.tools_tokens = event.seq, event.tokens
 
-    def spelt_out(self, meta: Meta) -> Meta:
-        """The metadata with its references resolved; an erased content stays None."""
+    def resolved(self, meta: Meta) -> Meta:
+        """The metadata with its references resolved; erased contents stay None."""
         system, tools = meta.system, meta.tools
         if meta.system_seq is not None and meta.system_seq in self.systems:
             system = self.systems[meta.system_seq] = self.systems.pop(meta.system_seq)
@@ -433,7 +433,7 @@ class Fold:
         self.slot_tokens += event.tokens - before
 
     def _cover(self, event: Event, span: Span, text: str, summary: Summarize | None = None) -> None:
-        """Replaces the slots inside the span, except pins, by the text."""
+        """Replaces the slots inside the span, except pins, with the text."""
         start, stop = self._range(span)
         inside = self.slots[start:stop]
         covered = [slot for slot in inside if self._goes(slot, span)]
@@ -534,7 +534,7 @@ class Fold:
 
 
 def undoable_of(controls: Controls) -> list[tuple[int, str]]:
-    """The field `undoable` of a fold with these control events."""
+    """The `undoable` field of a fold with these control events."""
     found, undoable = switched(controls), list[tuple[int, str]]()
     for seq, body in controls:
         if seq in found.off or seq in found.erased:
@@ -557,23 +557,23 @@ def merged(meta: Meta, change: Meta) -> Meta:
 
 
 def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
-    """The facts, without the oldest passing ones (commands, files only read) if there are too
-    many."""
-    spare = len(facts) - FACTS_KEPT
-    passing = [key for key, fact in facts.items() if fact.kind in PASSING or fact.state == "read"]
-    gone = set(passing[: max(0, spare)]) | set(list(facts)[: max(0, len(facts) - 2 * FACTS_KEPT)])
+    """The facts. If there are too many, the oldest short-lived ones are dropped first: commands,
+    errors, artifacts, files that were only read."""
+    excess = len(facts) - FACTS_KEPT
+    brief = [key for key, fact in facts.items() if fact.kind in SHORT_LIVED or fact.state == "read"]
+    gone = set(brief[: max(0, excess)]) | set(list(facts)[: max(0, excess - FACTS_KEPT)])
     return {key: fact for key, fact in facts.items() if key not in gone} if gone else facts
 
 
 def is_plausible(usage: Usage, shown: int) -> bool:
-    """Whether a report can be the size of a request that we counted as `shown` (0: unknown). A
-    report of zero tokens is plausible and carries no size."""
+    """Whether a reported size is plausible for a request that we counted as `shown` (0: unknown).
+    A report of zero tokens is plausible but says nothing about the size."""
     is_enough = usage.input == 0 or usage.input >= shown * USAGE_MIN
     return is_enough and is_possible(usage, shown)
 
 
 def is_possible(usage: Usage, shown: int) -> bool:
-    """Whether a request that we counted as `shown` (0: unknown) may have been billed like this."""
+    """Whether a request that we counted as `shown` (0: unknown) could have been billed so."""
     read = (usage.input, usage.cache_read, usage.cache_write, usage.cache_write_1h)
     written = (usage.output, usage.reasoning)
     most = shown * USAGE_MAX + USAGE_FRAME_TOKENS if shown else TOKENS_MAX
@@ -582,6 +582,6 @@ def is_possible(usage: Usage, shown: int) -> bool:
 
 def reported_reply(usage: Usage, reply: int) -> int:
     """Tokens that the reply adds to the next request: the provider's count without the reasoning,
-    which is not sent back, or our own count if that cannot be the reply alone."""
+    which is not sent back, or our own count if the provider's is implausible."""
     reported = usage.output - usage.reasoning
-    return reported if 0 < reported <= REPLY_RATIO_MAX * reply + SPARE_TOKENS else reply
+    return reported if 0 < reported <= REPLY_RATIO_MAX * reply + REPLY_SLACK_TOKENS else reply

@@ -1,7 +1,7 @@
-"""Many messages, notes and bills for one log, written in one transaction.
+"""Messages, notes and usage reports for one log, written in one transaction.
 
 Each draft is created as if the earlier ones were already in the log. `write` writes all of them or
-none: if another writer was faster, it raises `Overtaken`, and the caller builds the batch again
+none. If another writer appends first, `write` raises `Overtaken`, and the caller rebuilds the batch
 from the new log. Meant for imports, which recognize stored messages by their keys. Neighbours:
 `recorder` parses and drafts, `log.open_log` appends, `edges.importers` fills batches.
 """
@@ -22,11 +22,11 @@ from refold.stores.protocol import Overtaken
 from refold.tokens.models import beyond
 
 REVERTS_MAX = 100_000  # in one append
-HELD_BYTES_MAX = 16 << 20  # after writing this much, the page's messages are dropped from memory
+HELD_BYTES_MAX = 16 << 20  # written before message blocks on the page are freed
 
 
 class Batch:
-    """Pending additions to one log. Once it `is_full`, it is time to write."""
+    """Pending additions to one log; the caller writes them once `is_full`."""
 
     def __init__(self, context: Context) -> None:
         self._log, self._model = context._open, context._model
@@ -38,7 +38,7 @@ class Batch:
 
     def _reset(self) -> None:
         self._run = Run(is_single=self._is_single)
-        self._ahead: list[Message] = []
+        self._pending_messages: list[Message] = []
         self._responses: set[str] = set()
         self._head = 0
 
@@ -59,15 +59,15 @@ class Batch:
     def message(
         self, message: Any, stamp: Stamp, *, ids: tuple[str, ...] = (), continues: bool = False
     ) -> bool:
-        """Adds a message in any provider's shape, or the continuation of the reply before it; `ids`
-        are the ids of its lines in the file. False if the message is empty."""
-        parsed = self._recorder.parse(message, self._ahead)
+        """Adds a message in any provider's format, or more of the reply before if it `continues`.
+        `ids` are the ids of the message's lines in the file. False if the message is empty."""
+        parsed = self._recorder.parse(message, self._pending_messages)
         parsed = [replace(one, key=stamp.key, ids=ids) for one in parsed]
         if continues:
             parsed = [replace(one, metadata={**one.metadata, CONTINUES: True}) for one in parsed]
-        before = len(self._ahead)
-        drafts = self._recorder.drafts_after(self._ahead, parsed, None, stamp)
-        self._add(drafts, self._ahead[before:])
+        before = len(self._pending_messages)
+        drafts = self._recorder.drafts_after(self._pending_messages, parsed, None, stamp)
+        self._add(drafts, self._pending_messages[before:])
         return bool(drafts)
 
     def note(self, kind: str, data: Any, by: str, stamp: Stamp, ids: tuple[str, ...] = ()) -> None:
@@ -76,8 +76,9 @@ class Batch:
         self._add([self._log.draft(note, by=by, at_ms=stamp.at_ms)])
 
     def adopt(self, text: str, note: Note, by: str, at_ms: int | None) -> None:
-        """Replaces the current page by a summary, and adds a note, in one write. Overtaken, with
-        nothing written, if the log has grown; Invalid if the text cannot replace it."""
+        """Replaces the current page with a summary and adds a note, in one write. Raises Overtaken,
+        and writes nothing, if the log has grown; raises Invalid if the text cannot replace the
+        page."""
         self.write()
         head, draft = self.head, self._log.draft(note, by=by, at_ms=at_ms)
         with self._log.reading() as state:
@@ -89,8 +90,8 @@ class Batch:
 
     def usage(self, usage: Usage, at_ms: int | None, before: Usage | None = None) -> Usage:
         """Adds the usage of a response to a page that refold did not render, so no size is learned
-        from it; only the difference if part of it was billed `before`. Returns the usage with its
-        cost."""
+        from it. If part of the usage was billed `before`, adds only the difference. Returns the
+        usage with its cost."""
         if before is None and self.is_billed(usage):
             return usage
         priced = self._model.received(usage, upto=0, replied=False)
@@ -105,8 +106,8 @@ class Batch:
         return bool(id) and (id in self._responses or id in self._log.sums.responses)
 
     def take_off(self, reverts: Iterable[Revert], by: str) -> None:
-        """Adds reverts of other events. Each append of reverts folds the whole log again, so one
-        append takes nearly any number."""
+        """Adds reverts of other events. Every append with reverts folds the whole log again, so one
+        append takes up to `REVERTS_MAX`."""
         for revert in reverts:
             self._add([self._log.draft(revert, by=by)], events_max=REVERTS_MAX)
 
@@ -122,17 +123,18 @@ class Batch:
             self._head = self._log.sums.head
         if not self._run.take(drafts, events_max):
             self.write()
-            self._ahead += messages
+            self._pending_messages += messages
             self._add(drafts)
 
     def write(self) -> list[Event]:
-        """Appends everything. Overtaken, with nothing written, if the log has grown since."""
+        """Appends everything pending. Raises Overtaken, and writes nothing, if the log has grown
+        since the first draft."""
         drafts = self._run.drafts
         if not drafts:
             return []
         with self._log.guard:
-            # Pending metadata is dated like the first message: a conversation begins when its
-            # session did.
+            # Pending metadata gets the time of the first message, so that the conversation begins
+            # when its session began.
             first = next((draft.at_ms for draft in drafts if draft.at_ms is not None), None)
             self._log.pending = [replace(draft, at_ms=first) for draft in self._log.pending]
             is_next = self._log.sums.head == self._head
@@ -151,5 +153,5 @@ class Batch:
 
     def _overtaken(self) -> Overtaken:
         return Overtaken(
-            f"{self._log.id}: another writer appended to it meanwhile", hint="begin again"
+            f"{self._log.id}: another writer has appended to it", hint="run the import again"
         )

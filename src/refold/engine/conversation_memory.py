@@ -47,7 +47,7 @@ from refold.memory.standing_rules import clauses_in, rules_of
 from refold.memory.succession import about_others, stems_of
 from refold.search.embedders import Embedder
 from refold.search.words import STOP
-from refold.settings.permissions import Used, allow, is_allowed
+from refold.settings.permissions import MemoryUse, allow, is_allowed
 from refold.settings.sources import FOLDER
 from refold.writer import facts
 from refold.writer.answer_check import Rejected
@@ -174,7 +174,7 @@ class ShownMemories:
         """Reports that memories in a project's own folder are shown, the first time this user works
         there: a clone may have brought them."""
         path = Path(getattr(self._log.store, "path", ""))
-        used = Used(memories_of=str(path.parent))
+        used = MemoryUse(memories_of=str(path.parent))
         if path.parent.name != FOLDER or is_allowed(used, os.environ):
             return
         where = f"the memories in {quoted(used.memories_of, 200)}"

@@ -110,7 +110,7 @@ class OpenLog:
         meta = self.sums.meta
         for draft in self.pending:
             if isinstance(draft.body, Meta):
-                meta = merged(meta, self.sums.spelt_out(draft.body))
+                meta = merged(meta, self.sums.resolved(draft.body))
         return meta
 
     def view(self) -> View:

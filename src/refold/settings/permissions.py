@@ -1,7 +1,7 @@
-"""What the user allowed a folder's files, or files of other users, to do.
+"""A user's permissions for a folder's files, and for files that other users can write.
 
-An answer is one file in the user's own data folder, which only the user can read, named by a digest
-of exactly what was asked: a changed request needs a new answer. Neighbours: `sources` asks,
+Each answer is one file in the user's own data folder. Only the user can read it, and its name is a
+digest of the exact request, so a changed request needs a new answer. Neighbours: `sources` asks,
 `refold allow` answers.
 """
 
@@ -20,28 +20,27 @@ from refold.system import disk, posix
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """A user or group whose files are used in a folder and below it."""
+    """A user or group whose files may be used in a folder and its subfolders."""
 
     folder: str
     writer: str
 
 
 def trust(folder: Path, writer: str) -> Trust:
-    """The permission to use what this user or group can write in a folder."""
+    """Permission to use files in a folder that this user or group can write."""
     return Trust(folder=os.fsencode(folder).decode("utf-8", "backslashreplace"), writer=writer)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder's files ask for: to send text to `url`, with the key in the variable
-    `key_env`."""
+    """A request by a folder's files: send text to `url` with the key in the variable `key_env`."""
 
     folder: str
     url: str = ""
     key_env: str = ""
 
 
-class Weakened(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings in a folder's files that make something less safe, each by its full path."""
+class WeakenedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings in a folder's files that reduce safety, each with its full path."""
 
     folder: str
     settings: tuple[tuple[str, Any], ...]
@@ -51,17 +50,17 @@ class Weakened(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{path} = {value!r}" for path, value in self.settings]
 
 
-class Used(msgspec.Struct, frozen=True, kw_only=True):
-    """A project's folder of data whose memories this user knows to be used."""
+class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's data folder; this user knows that its memories are in use."""
 
     memories_of: str
 
 
-Permission = Request | Trust | Weakened | Used
+Permission = Request | Trust | WeakenedSettings | MemoryUse
 
 
 def is_allowed(request: Permission, environ: Mapping[str, str]) -> bool:
-    """Whether the user allowed exactly this request. Without a folder for answers, nothing is."""
+    """Whether the user allowed exactly this request. False if the answer cannot be read."""
     try:
         path, content = _answer_file(request, environ)
         return disk.read_own(str(path)) == content
@@ -70,7 +69,7 @@ def is_allowed(request: Permission, environ: Mapping[str, str]) -> bool:
 
 
 def allow(request: Permission, environ: Mapping[str, str]) -> None:
-    """Stores the user's permission, in a file that only the user can read."""
+    """Stores the user's permission in a file that only the user can read."""
     path, content = _answer_file(request, environ)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,20 +91,20 @@ def revoke(request: Permission, environ: Mapping[str, str]) -> None:
 
 
 def _unwritable(path: Path, error: OSError) -> Unavailable:
-    hint = "set XDG_DATA_HOME to another folder for such answers"
+    hint = "set XDG_DATA_HOME to a folder that you can write to"
     return Unavailable(f"{path.parent} cannot be written: {error.strerror}", hint=hint)
 
 
 def _answer_file(request: Permission, environ: Mapping[str, str]) -> tuple[Path, bytes]:
-    """The file of the user's answer to a request, and its content."""
+    """The path of the file with the user's answer, and the file's expected content."""
     content = msgspec.json.encode(request) + b"\n"
     digest = hashlib.sha256(content).hexdigest()
     return data_folder(environ) / "refold" / "allowed" / digest, content
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:
-    """The user's own data folder. Relative paths are ignored: they would lie in the project. If
-    HOME is not usable, the system's own record of the home folder counts."""
+    """The user's own data folder. Relative paths are ignored: they would resolve inside the
+    project. If HOME is not usable, the system's own record of the home folder is used."""
     data_home = environ.get("XDG_DATA_HOME", "")
     if os.path.isabs(data_home):
         return Path(data_home)

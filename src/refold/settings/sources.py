@@ -32,7 +32,7 @@ from refold.config import MODELS, Config, check_names, config_from, given_values
 from refold.display import is_text, nearest
 from refold.errors import Denied, Invalid
 from refold.settings import anthropic_edits, magenta
-from refold.settings.permissions import Request, Weakened, data_folder, is_allowed, trust
+from refold.settings.permissions import Request, WeakenedSettings, data_folder, is_allowed, trust
 from refold.system import disk
 
 PREFIX = "REFOLD_"
@@ -65,7 +65,7 @@ def loaded(
     return config, origins
 
 
-def weakened_settings(folder: Path | None = None) -> Weakened | None:
+def weakened_settings(folder: Path | None = None) -> WeakenedSettings | None:
     """What this project's files make less safe; None if nothing."""
     return _gathered(None, folder, None)[2]
 
@@ -74,7 +74,7 @@ def _gathered(
     given: Config | Mapping[str, Any] | None,
     folder: Path | None,
     environ: Mapping[str, str] | None,
-) -> tuple[Config, dict[str, str], Weakened | None]:
+) -> tuple[Config, dict[str, str], WeakenedSettings | None]:
     """The effective configuration, the origins of its values, and those that need permission.
     Denied if one of these cannot be shown whole: nobody can agree to what is not shown."""
     if isinstance(given, Config):
@@ -103,7 +103,7 @@ def _gathered(
     theirs = {name: values[name] for name, origin in origins.items() if origin in FILES}
     asked = needing_permission(theirs)
     settings = tuple((_path(place), value) for place, value in sorted(asked.items()))
-    weakened = Weakened(folder=_name_of(folder), settings=settings) if settings else None
+    weakened = WeakenedSettings(folder=_name_of(folder), settings=settings) if settings else None
     for path, value in settings:
         is_whole = quoted(value, WHOLE_CHARS_MAX) == repr(value)
         if not is_whole or len(path) > WHOLE_CHARS_MAX:

@@ -1,8 +1,8 @@
-"""Faults for which the Messages API would refuse a request, from the provider's documentation.
+"""Faults that make the Messages API reject a request, according to the provider's documentation.
 
-The rules are independent of `render` and the laws, which they test. Each fault names its position:
-"messages[3].content[0]: …". Blocks of server tools are checked by type only. Neighbour: `wire` has
-the checks that validators share.
+The rules do not depend on `render` or the laws; they serve to test both. Each fault names its
+position: "messages[3].content[0]: …". Blocks of server tools are checked by type only. Neighbour:
+`faults` has the checks that all validators share.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from refold.dialects.wire import is_taken, objects_in
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-# Model names have had both orders: claude-3-5-haiku, claude-opus-4-8.
+# Model names come in both orders: claude-3-5-haiku, claude-opus-4-8.
 _VERSION = re.compile(r"claude-(?:(\d)(?:-(\d))?-[a-z]|[a-z]+-(\d+)(?:-(\d{1,2})(?!\d))?)")
-# First versions that refuse a prefill, and that accept system messages.
-_NO_PREFILL, _SYSTEM_INSIDE = (4, 6), (4, 8)
+# The first version that rejects a prefill, and the first that accepts system messages.
+_NO_PREFILL, _SYSTEM_MESSAGES = (4, 6), (4, 8)
 _MARKS_MAX = 4
 _ROLES = ("user", "assistant", "system")
 _SOURCES = {
@@ -44,14 +44,14 @@ _OTHER_BLOCKS = frozenset({
     "mcp_tool_listing", "compaction", "fallback", "tool_addition", "tool_removal", "tool_reference",
     "browser_state",
 })  # fmt: skip
-# Ends of the types of calls that the provider runs, and of their results.
+# Suffixes of the types of server tool calls and of their results.
 _SERVER_USE, _SERVER_RESULT = "_tool_use", "_tool_result"
 
 Version = tuple[int, int] | None
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """All faults for which the provider would refuse the request."""
+    """All faults that would make the provider reject the request."""
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         return ["messages: not a list with at least one message"]
@@ -60,7 +60,7 @@ def check(request: Mapping[str, Any]) -> list[str]:
         faults += _order_faults(request, messages)
         faults += _pair_faults(messages)
         faults += _server_faults(messages)
-    return [*faults, *_outside_faults(request), *_mark_faults(request)]
+    return [*faults, *_top_level_faults(request), *_mark_faults(request)]
 
 
 # --- one message ---
@@ -107,18 +107,18 @@ def _source_faults(block: dict[str, Any]) -> Faults:
     kind = kind_in(source)
     needed = _SOURCES.get(kind) if isinstance(kind, str) else None
     if needed is None or not isinstance(source, dict):
-        yield f"a source of type {kind!r}"
+        yield f"unknown source type {kind!r}"
     elif not all(source.get(field) for field in needed):
         yield f"the {kind} source is incomplete"
     elif kind == "base64" and not matches(_BASE64, source["data"]):
         yield "the data is not base64"
     elif kind == "base64" and not is_taken("anthropic", kind_in(block), source["media_type"]):
-        yield f"{kind_in(block)} of type {quoted(source['media_type'], 40)}"
+        yield f"unsupported {kind_in(block)} type {quoted(source['media_type'], 40)}"
 
 
 def _thinking_faults(block: dict[str, Any]) -> Faults:
     if not isinstance(block.get("thinking"), str):
-        yield "thinking is not text"
+        yield "thinking is not a string"
     if not is_name(block.get("signature")):
         yield "thinking without a signature"
 
@@ -137,7 +137,7 @@ def _use_faults(block: dict[str, Any]) -> Faults:
 def _result_faults(block: dict[str, Any]) -> Faults:
     yield from pattern_faults(block, "tool_use_id", _ID)
     if not isinstance(block.get("is_error", False), bool):
-        yield "is_error is not a truth value"
+        yield "is_error is not a boolean"
     content = block.get("content", "")
     if isinstance(content, list):
         yield from faults_in("content", content, _inner_faults)
@@ -190,7 +190,7 @@ def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) ->
     for index, message in enumerate(messages[1:], start=1):
         if message["role"] != "system":
             continue
-        if version is not None and version < _SYSTEM_INSIDE:
+        if version is not None and version < _SYSTEM_MESSAGES:
             yield f"messages[{index}]: a system message, which this model refuses"
         elif messages[index - 1]["role"] != "user":
             yield f"messages[{index}]: a system message that does not follow a user's"
@@ -206,7 +206,7 @@ def version_of(model: Any) -> Version:
 
 
 def _compaction_faults(messages: list[dict[str, Any]]) -> Faults:
-    """Requires that there is at most one requested compaction, and that it is the first block."""
+    """Requires at most one requested compaction, which must be the first block."""
     positions = [
         f"messages[{index}].content[{at}]"
         for index, message in enumerate(messages)
@@ -219,8 +219,8 @@ def _compaction_faults(messages: list[dict[str, Any]]) -> Faults:
 
 
 def _loop_faults(messages: list[dict[str, Any]]) -> Faults:
-    """Requires that every answer of the open tool loop begins with thinking. Consecutive messages
-    of the user are one turn, so words after a result leave the loop open."""
+    """Requires every answer in the open tool loop to begin with thinking. Consecutive user
+    messages are one turn, so text after a result leaves the loop open."""
     start = before = 0
     has_results = False
     for index, message in enumerate(messages):
@@ -245,8 +245,8 @@ def _pair_faults(messages: list[dict[str, Any]]) -> Faults:
         position = f"messages[{index}]"
         yield from (f"{position}: {fault}" for fault in _answer_faults(message, calls))
         calls = _ids(message, "tool_use", "id")
-        again = [*repeated(calls), *earlier.intersection(calls)]
-        yield from (f"{position}: a second call with the id {id!r}" for id in again)
+        repeats = [*repeated(calls), *earlier.intersection(calls)]
+        yield from (f"{position}: a second call with the id {id!r}" for id in repeats)
         earlier.update(calls)
     yield from (f"messages: the call {id!r} has no result" for id in calls)
 
@@ -266,7 +266,7 @@ def _answer_faults(message: dict[str, Any], calls: list[str]) -> Faults:
 
 
 def _is_paused(content: Any) -> bool:
-    """Whether an answer ends in a tool of the provider, and so continues as it is sent back."""
+    """Whether an answer ends in a server tool call, so that it continues when it is sent back."""
     if not isinstance(content, list):
         return False
     uses = [block.get("id") for block in content if block["type"].endswith(_SERVER_USE)]
@@ -279,9 +279,8 @@ def _is_paused(content: Any) -> bool:
 
 
 def _server_faults(messages: list[dict[str, Any]]) -> Faults:
-    """Requires that calls of the provider's tools have their results before the user speaks again,
-    and that every such result has its call before it. Results of the caller's own tools leave the
-    turn open."""
+    """Requires every server tool call to have its result before the user's next text, and every
+    such result to follow its call. Results of the caller's own tools leave the turn open."""
     waiting: list[str] = []
     for index, message in enumerate(messages):
         content, position = message["content"], f"messages[{index}]"
@@ -314,7 +313,7 @@ def _ids(message: dict[str, Any], kind: str, field: str) -> list[str]:
 # --- outside the messages ---
 
 
-def _outside_faults(request: Mapping[str, Any]) -> Faults:
+def _top_level_faults(request: Mapping[str, Any]) -> Faults:
     """The faults of the system prompt, the tools and the options."""
     system, tools = request.get("system", ""), request.get("tools", [])
     if isinstance(system, list) and system:
@@ -349,11 +348,11 @@ def _tool_faults(tool: Any) -> Faults:
 def _mark_faults(request: Mapping[str, Any]) -> Faults:
     marked = [block for block in _markable(request) if "cache_control" in block]
     if len(marked) > _MARKS_MAX:
-        yield f"{len(marked)} cache marks, at most {_MARKS_MAX} are allowed"
+        yield f"{len(marked)} cache marks; at most {_MARKS_MAX} are allowed"
     for block in marked:
         if block.get("type") in ("thinking", "redacted_thinking"):
             yield "a cache mark on thinking"
-    # Marks of an hour come before those of five minutes, in the order tools, system, messages.
+    # One-hour marks must come before five-minute marks, in the order tools, system, messages.
     is_short = False
     contents = [message.get("content") for message in objects_in(request["messages"])]
     for entries in (request.get("tools"), request.get("system"), *contents):
@@ -363,13 +362,13 @@ def _mark_faults(request: Mapping[str, Any]) -> Faults:
                 continue
             is_long = mark.get("ttl") == "1h"
             if is_long and is_short:
-                yield "a cache mark of 1h after one of 5m"
+                yield "a 1h cache mark after a 5m one"
             is_short = is_short or not is_long
 
 
 def _markable(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Every object that can carry a cache mark: the request, and blocks down to those in
-    results."""
+    """Every object that can carry a cache mark: the request, its tools, and its blocks, including
+    blocks inside results."""
     yield request
     contents = [message.get("content") for message in objects_in(request["messages"])]
     for entries in (request.get("system"), request.get("tools"), *contents):
