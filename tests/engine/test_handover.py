@@ -63,6 +63,26 @@ def test_a_handover_has_rules_files_to_dos_and_checks_with_their_sources(store):
     assert text.index("Never touch") < text.index(RULE)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rule_that_is_no_longer_in_force_is_nowhere(tmp_path, seed):
+    chance = Random(seed)
+    shape = chance.choice(
+        [
+            "From now on, round every entry up to {} minutes.",
+            "From now on, start all function names with '{}_'.",
+            "Ab jetzt beginnt jede Funktion mit '{}_'.",
+        ]
+    )
+    old, *later = (shape.format(value) for value in chance.sample(range(10, 99), 3))
+    url = f"sqlite:{tmp_path}/a.db"
+    for day, rule in enumerate((old, *later), start=1):
+        worked(url, f"day{day}", f"2026-03-0{day}", ask=rule)
+    with refold.open("new", store=url, embedder=False) as context:
+        text = context.handover().partition("## What was asked")
+    rest = text[2].partition("\n## ")[2]
+    assert later[-1] in text[0] and not any(rule in text[0] + rest for rule in (old, later[0]))
+
+
 def test_the_originals_behind_each_line_can_be_unfolded(store):
     with refold.open("first", store=store, embedder=False) as context:
         assert RULE in str(context.unfold("#1"))

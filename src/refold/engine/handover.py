@@ -42,7 +42,7 @@ from refold.log.open_log import OpenLog
 from refold.log.stored_logs import pages_of
 from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import taken_from
-from refold.memory.standing_rules import rules_of
+from refold.memory.standing_rules import is_standing, rules_of
 from refold.redaction import redacted
 from refold.stores.protocol import Store
 from refold.tokens.estimate import estimate
@@ -306,9 +306,11 @@ def _rules(read: Sequence[_Read]) -> Iterator[HandoverItem]:
 
 
 def _of_kind(read: _Read, kind: str, most: int, states: Sequence[str] = ()) -> list[HandoverItem]:
-    """The facts of a kind, the newest first."""
+    """The facts of a kind, the newest first, without the user's rules: those in force are shown
+    already, and the others are no longer true."""
     facts = [one for one in read.facts if one.kind == kind and (not states or one.state in states)]
-    return [
+    rules = {entry.id for entry in read.rules}
+    items = [
         HandoverItem(
             text=_words(one.text, most),
             source=f"{read.about.id}#{one.seq}",
@@ -316,6 +318,7 @@ def _of_kind(read: _Read, kind: str, most: int, states: Sequence[str] = ()) -> l
         )
         for one in reversed(facts)
     ]
+    return [one for one in items if one.source not in rules or not is_standing(one.text)]
 
 
 def _commands(read: Sequence[_Read]) -> list[HandoverItem]:
