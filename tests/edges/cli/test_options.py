@@ -9,6 +9,7 @@ import pytest
 from msgspec import Meta, field
 
 from refold.edges.cli.options import parameters
+from refold.edges.commands import COMMANDS, load
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 
@@ -100,3 +101,20 @@ def test_only_what_works_on_a_store_takes_one() -> None:
         names = {one.name for one in parameters(sample(on))}  # type: ignore[arg-type]
         assert ("store" in names) is expected
         assert ("conversation" in names) is (on == "conversation")
+
+
+@pytest.mark.parametrize("number", ["nan", "-nan", "NaN", "inf", "-inf", "Infinity", "1e999"])
+def test_a_number_that_is_not_finite_is_refused_by_every_option_that_takes_one(number: str) -> None:
+    """No limit is reached by what is compared with it."""
+    options = [
+        (name, one)
+        for name in COMMANDS
+        for one in parameters(load(name))
+        if isinstance(one.type, click.FloatRange)
+    ]
+    assert {"chat --cost-max", "delete --older-than", "show --seconds"} <= {
+        f"{name} {one.opts[0]}" for name, one in options
+    }
+    for _, one in options:
+        with pytest.raises(click.BadParameter, match=r"finite|range"):
+            one.type.convert(number, one, None)

@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 import click
@@ -134,8 +135,21 @@ def _value_type(parameter: Parameter) -> click.ParamType[Any]:
                 None if least is None else int(least), None if most is None else int(most)
             )
         case "float":
-            return click.FloatRange(parameter.least, parameter.most)
+            return _FiniteRange(parameter.least, parameter.most)
     return click.STRING
+
+
+class _FiniteRange(click.FloatRange):
+    """A range of numbers. Not a number is in every range of click's, and no limit is ever reached
+    by it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
 
 
 PLACES = ("--store", "--project", "--scope", "--far", "--key")
