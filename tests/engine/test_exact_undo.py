@@ -182,6 +182,11 @@ class Story:
         self.context.restore(head)
         self.check(before)
 
+    def restore_to_the_head(self) -> None:
+        before = self.request()
+        self.context.restore(self.context.view.head)
+        self.check(before)
+
     def restore_and_undo(self) -> None:
         before = self.request()
         self.context.restore(self.context.view.head // 2)
@@ -228,6 +233,7 @@ TRIPS = [
     Story.compact_continue_undo_redo,
     Story.undo_and_redo,
     Story.continue_and_restore,
+    Story.restore_to_the_head,
     Story.restore_and_undo,
     Story.restore_continue_undo_redo,
     Story.fork,

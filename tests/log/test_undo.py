@@ -14,6 +14,7 @@ from refold.core.active_events import ControlLog
 from refold.core.codec import decode
 from refold.core.fold import CHANGING
 from refold.core.laws import broken
+from refold.engine.log_reader import end_thinking
 from refold.errors import Invalid, NotFound
 from refold.log import undo
 from refold.log.undo import history, recent_history, redoing, undoing
@@ -70,7 +71,7 @@ def test_an_undo_passes_over_a_restore_to_where_the_log_is():
     context = opened_in_characters()
     talk(context, 30)
     batch = context.compact("hide", target=100).batch
-    context.restore(context.view.head)
+    end_thinking(context)
     assert context.undo().batch == batch
     assert context.redo().batch == batch
 

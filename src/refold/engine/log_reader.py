@@ -56,6 +56,7 @@ from refold.search.snippets import Hit, grouped
 from refold.system.disk import Moment
 
 if TYPE_CHECKING:
+    from refold.engine.context import Context
     from refold.engine.rehearsal import Rehearsal
     from refold.log.message_history import Trace
     from refold.log.message_states import Batch, States, StateWalk
@@ -280,15 +281,24 @@ def restore(
     dry_run: bool,
     expect: int | None,
 ) -> Restored:
-    """Takes the page back to a position; a dry run only reports what that would switch off."""
+    """Takes the page back to a position; a dry run only reports what that would switch off. At the
+    current head nothing is written: that would end all thinking, and no undo would take it back."""
     from refold.log.restore_points import restored, seq_or_name
 
     with log.deciding(expect) as state:
         seq = restoring(state, seq_or_name(log.log, to)).seq
         planned = restored(log.log, seq, config)
-        if not dry_run:
+        if not dry_run and seq < state.head:
             log.append([log.draft(Restore(seq=seq))])
     return planned
+
+
+def end_thinking(context: Context) -> None:
+    """Ends the thinking so far, after another program's list replaced the page: what the thinking
+    was bound to is unknown. It is a restore to the head, which changes nothing else."""
+    log = context._open
+    with log.deciding(None) as state:
+        log.append([log.draft(Restore(seq=state.head))])
 
 
 def redo(log: OpenLog, model: ActiveModel, expect: int | None) -> Undone:

@@ -44,6 +44,16 @@ def test_a_dry_run_says_what_would_be_switched_off_and_changes_nothing(url: str)
     assert as_json("show", "fix-login", "--all") == before
 
 
+def test_a_restore_to_the_head_changes_nothing_and_names_no_undo(url: str) -> None:
+    """An undo would take back the step before."""
+    before = as_json("show", "fix-login", "--all")
+    head = as_json("show", "fix-login")["head"]
+    said = f"fix-login is at #{head} already; nothing was changed.\n"
+    assert printed("restore", "fix-login", str(head)) == said
+    assert printed("restore", "fix-login", str(head), "--dry-run") == said
+    assert as_json("show", "fix-login", "--all") == before
+
+
 def test_restore_names_what_it_switched_off_and_its_way_back(url: str) -> None:
     before = as_json("show", "fix-login")["slots"]
     assert printed("restore", "fix-login", "#9") == (

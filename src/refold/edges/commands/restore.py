@@ -101,6 +101,7 @@ def restore(
         point=point or at or "",
         seq=seq,
         only_files=only_files,
+        is_there=seq == head,
         changes=tuple(restored.changes),
         off=() if only_files else rows(differs.added),
         back=() if only_files else rows(differs.removed),
@@ -129,6 +130,7 @@ class Restoration(Result, frozen=True, kw_only=True):
     point: str
     seq: int
     only_files: bool = False
+    is_there: bool = False  # the page was at `seq` already
     changes: tuple[FileChange, ...] = ()
     off: tuple[MessageRow, ...]
     back: tuple[MessageRow, ...]
@@ -141,6 +143,9 @@ class Restoration(Result, frozen=True, kw_only=True):
             show_put_back(self.changes, screen, dry_run=self.dry_run)
             if not self.changes:
                 screen.line("No file was written to since.")
+            return
+        if self.is_there and not self.changes:
+            screen.line(f"{self.conversation} is at #{self.seq} already; nothing was changed.")
             return
         verb = "would be restored" if self.dry_run else "is restored"
         screen.line(("bold", f"{self.conversation} {verb} to #{self.seq}."))

@@ -48,6 +48,7 @@ from refold.edges.proxy.own_tools.events import Inside
 from refold.edges.proxy.page import as_the_client_has_them, is_own, is_refused, with_loops_taken
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.edges.proxy.upstream import Target, is_retry, session_of
+from refold.engine.log_reader import end_thinking
 from refold.engine.mirror import Unchanging
 
 Refusal = dict[str, int | str]  # the status and body of a refusal
@@ -220,8 +221,7 @@ class Observer:
         mirror(held, parsed)
         is_foreign = is_foreign or has_parted
         if is_foreign and not self._is_own(held):
-            # A restore to the head changes only the front that thinking is bound to.
-            held.context.restore(held.context.view.head)
+            end_thinking(held.context)
         held.take(parsed)
 
     def _folds(self, held: OpenConversation) -> bool:
@@ -330,7 +330,7 @@ class Observer:
                 return None
             if is_refused(status, answer):
                 held.is_swapped = True
-                held.context.restore(held.context.view.head)
+                end_thinking(held.context)
                 return self._shown(held, observed.parsed)
             if not held.context.recover(refusal):
                 return None
