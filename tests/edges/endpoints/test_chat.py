@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.endpoints.chat import ChatEndpoint, pieces
+from refold.edges.endpoints.chat import CALLS_MAX, ChatEndpoint, pieces
 from refold.edges.endpoints.client import Refused, objects
 from refold.edges.endpoints.model_names import PROVIDERS, NamedModel, model_named
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
@@ -185,6 +185,52 @@ def test_a_stream_that_is_cut_off_is_recorded_as_such() -> None:
         talked(context, endpoint_at(server))
     assert context.view.slots[-1].message.metadata.get("cut_off") is True
     assert context.request("openai_chat")
+
+
+def calling(kind: str, count: int, pieces_each: int, named_by: str) -> list[dict[str, Any]]:
+    """The chunks of a reply with so many calls, each in several pieces where a provider has them."""
+    chunks: list[dict[str, Any]] = []
+    for number in range(count):
+        if kind == "gemini":
+            part = {"functionCall": {"name": "" if named_by == "id" else "read", "args": {}}}
+            chunks.append({"candidates": [{"content": {"role": "model", "parts": [part]}}]})
+            continue
+        for piece in range(pieces_each):
+            if kind == "openai":
+                call: dict[str, Any] = {"function": {**CALL, "arguments": "x"}}
+                call["index"] = number if named_by != "id" else 0
+                if named_by != "index" and (piece == 0 or named_by == "id"):
+                    call["id"] = f"c{number}"
+                chunks.append({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+            elif piece == 0:
+                block = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}
+                begun = {"type": "content_block_start", "index": number, "content_block": block}
+                chunks.append(begun)
+            else:
+                delta = {"type": "input_json_delta", "partial_json": "x"}
+                chunks.append({"type": "content_block_delta", "index": number, "delta": delta})
+    return chunks
+
+
+@settings(max_examples=8)
+@given(
+    kind=st.sampled_from(["openai", "anthropic", "gemini"]),
+    named_by=st.sampled_from(["id", "index", "both"]),
+    pieces_each=st.integers(1, 3),
+    more=st.integers(0, 50),
+)
+def test_the_calls_of_a_reply_are_bounded_and_not_its_pieces(
+    kind: str, named_by: str, pieces_each: int, more: int
+) -> None:
+    chunks = calling(kind, CALLS_MAX + more, pieces_each, named_by)
+    asked: dict[str, Any] = {"messages": [], "contents": []}
+    with serving(Play(events(*chunks))) as server:
+        reply = endpoint_at(server, kind).stream(asked)
+        if not more:
+            assert list(reply) == chunks
+            return
+        with pytest.raises(Unavailable, match="more than 1,000 tool calls"):
+            list(reply)
 
 
 def test_a_connection_that_breaks_keeps_what_came_and_says_so() -> None:

@@ -27,6 +27,7 @@ IDLE_S = 120.0
 # A reply may take `REPLY_S`, and longer the more it says: not if it says almost nothing, for ever.
 REPLY_S, REPLY_S_MAX = 300.0, 3_600.0
 REPLY_PACE_BYTES_S = 20.0  # of a model that takes ten seconds for a word
+CALLS_MAX = 1_000  # of a reply: each is answered, and every answer is written
 # Fields of the Gemini SDK's `config` that are top-level fields in REST; all others belong to
 # `generationConfig`.
 _GEMINI_FIELDS = {
@@ -82,7 +83,13 @@ class ChatEndpoint:
             pace_bytes_s=REPLY_PACE_BYTES_S,
             wait_s_max=REPLY_S_MAX,
         )
-        for chunk in objects(self._client.stream(post, patience)):
+        calls = dict[str, set[str]]()
+        for number, chunk in enumerate(objects(self._client.stream(post, patience))):
+            for kind, name in _calls_named(chunk, number):
+                calls.setdefault(kind, set()).add(name)
+            if any(len(names) > CALLS_MAX for names in calls.values()):
+                reason = f"{self._client.host} sent a reply with more than {CALLS_MAX:,} tool calls"
+                raise Unavailable(reason, hint="check the address")
             if error := chunk.get("error"):
                 text = str(error.get("message") or error) if isinstance(error, dict) else str(error)
                 reason = f"{self._client.host} ended the stream: {text[:200]}"
@@ -90,6 +97,20 @@ class ChatEndpoint:
                     raise Refused(reason, body=text)
                 raise Unavailable(reason)
             yield chunk
+
+
+def _calls_named(chunk: dict[str, Any], number: int) -> Iterator[tuple[str, str]]:
+    """The calls of a chunk by their ids and by their places. A call comes in many chunks, and some
+    servers give all calls one place, or none an id."""
+    deltas = objects_in([choice.get("delta") for choice in objects_in(chunk.get("choices"))])
+    for call in (call for delta in deltas for call in objects_in(delta.get("tool_calls"))):
+        yield "place", str(call.get("index"))
+        yield "id", str(call.get("id"))
+    if chunk.get("type") == "content_block_start":
+        yield "block", str(chunk.get("index"))
+    for at, piece in enumerate(_all_pieces(chunk) if "candidates" in chunk else ()):
+        if piece.kind == "call":
+            yield "part", f"{number} {at}"
 
 
 def _gemini_body(request: dict[str, Any], reply_tokens_max: int | None) -> dict[str, Any]:
