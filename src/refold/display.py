@@ -77,12 +77,23 @@ def tokens_of(used: int, window: int) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """A readable time; a number out of range is returned as a number."""
+    """A readable time, the same on every machine; a number out of range is returned as a number."""
     # Imported here, because a status line runs many times a minute and needs no times.
     from datetime import UTC, datetime
 
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
+
+
+def local_moment(at_ms: int) -> str:
+    """The same time for a person: in the zone of this machine, as options such as `--since` read
+    it."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return str(at_ms)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from refold.core.model import Usage
 from refold.replay.needs import tokens_of
@@ -169,6 +170,23 @@ def test_a_verdict_recommends_the_cheapest_window_that_keeps_enough(long: Measur
     assert verdict.own.compactions == 0 and verdict.own.cost == pytest.approx(long.bill.cost)
     assert "nothing would have been folded" in verdict.sentences[1]
     assert verdict.sentences[0].startswith(f"You paid {amount(long.bill.cost)} for 199 calls: ")
+
+
+@pytest.mark.parametrize("moved", [0, 40, 4_000])
+def test_large_results_that_leave_the_prompt_count_without_a_compaction(moved: int) -> None:
+    one = measured(billed_turns(12, 300, 1.0), (), 200_000)
+    ours = one.own.outcome(OURS)
+    dollars = (ours.dollars or 0.0) - moved * one.bill.cost / 10_000
+    outcomes = [
+        replace(each, dollars=dollars) if each.policy == OURS else each for each in one.own.outcomes
+    ]
+    one = replace(one, own=replace(one.own, outcomes=outcomes))
+    verdict = verdict_of([one], "codex")
+    assert verdict.own.compactions == 0 and verdict.own.changes == (moved >= 50)
+    assert verdict.own.saved == pytest.approx(moved / 10_000, abs=1e-6)
+    saved = f"moving large results out would have saved {amount(moved * one.bill.cost / 10_000)}"
+    assert (saved in verdict.sentences[1]) == verdict.own.changes
+    assert ("nothing would have been folded" in verdict.sentences[1]) != verdict.own.changes
 
 
 def test_a_window_that_the_front_fills_changes_nothing(long: Measured) -> None:

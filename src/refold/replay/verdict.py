@@ -21,6 +21,7 @@ from refold.tokens.models import amount
 STEPS = (40_000, 60_000, 80_000, 100_000, 130_000, 160_000, 200_000, 300_000, 500_000)
 PEAK_SHARE = 0.95  # a larger share of the largest prompt does not count as a smaller window
 SAVED_MIN, KEPT_MIN = 0.10, 0.95  # shares that make a window worth it
+SHARE_SHOWN = 0.005  # the smallest share that is not shown as 0%
 
 
 class Bill(Struct, frozen=True, kw_only=True):
@@ -57,6 +58,12 @@ class Option(Struct, frozen=True, kw_only=True):
     kept: float | None
     compactions: int
     too_small: int = 0
+
+    @property
+    def changes(self) -> bool:
+        """Whether the bill would have been another. Without a compaction it can be: large results
+        are moved out of the prompt in any window."""
+        return self.compactions > 0 or abs(self.saved) >= SHARE_SHOWN
 
     @property
     def keeps_enough(self) -> bool:
@@ -191,8 +198,11 @@ def _in_own(made: Verdict) -> str:
     own = made.own
     which = "the windows you had" if own.window is None else f"your window of {own.window:,}"
     full = f"At the fullest, {int(100 * min(made.filled, 1.0))}% of {which} was used"
-    if not own.compactions:
+    if not own.changes:
         return f"{full}: nothing would have been folded there."
+    if not own.compactions:
+        moved = f"moving large results out would have {_effect(made, own)}"
+        return f"{full}: no compaction there, but {moved}."
     times = "once" if own.compactions == 1 else f"{own.compactions:,} times"
     return f"{full}: folding there, {times}, would have {_effect(made, own)}."
 

@@ -162,8 +162,9 @@ class Searcher:
 
     def search(self, query: str, **asked: Unpack[SearchOptions]) -> list[Hit]:
         """The best hits for a query, or with `newest` the newest that contain all its words.
-        `"double quotes"` make a required phrase. Searches all conversations unless some are named.
-        Results of refold's own tools are found only with `tool`."""
+        `"Double quotes"` make a phrase: required alone, beside other words worth more. Searches all
+        conversations unless some are named. Results of refold's own tools are found only with
+        `tool`."""
         return self._answer(question_of(query, **asked))
 
     @retried

@@ -138,7 +138,10 @@ def test_tools_are_listed_in_every_shape_with_their_share(url: str) -> None:
     ]
     assert 0 < sum(one["tokens"] for one in found["tools"]) <= found["tokens"]
     assert "in every request." in run("stats", "--tools", "tools").stdout
-    assert run("stats", "--tools", "fix-login").stdout == "The model gets no tools.\n"
+    assert (
+        run("stats", "--tools", "fix-login").stdout
+        == "No tools of this conversation are recorded.\n"
+    )
 
 
 def test_tools_that_nobody_called_in_a_project_are_counted_and_priced(url: str) -> None:

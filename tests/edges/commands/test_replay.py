@@ -8,10 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import refold
 from refold.display import number
+from refold.edges.commands.replay import Played, _with_exceptions
 from refold.replay.session import USAGE, said_in
+from refold.replay.verdict import verdict_of
 from tests.billed_sessions import write_sessions
 from tests.edges.cli.rooms import as_json, on_terminal, run
 from tests.replay.test_replay import turns
@@ -383,11 +386,26 @@ def test_the_verdict_comes_first_and_equals_the_bill(url: str, tmp_path: Path) -
     assert shown[1].startswith(f"You paid ${cost:,.2f} for 60 calls: ")
     assert shown[2].startswith("At the fullest, 36% of your window of 258,400 was used: ")
     assert "estimated" not in "".join(shown) and "lost:" not in "".join(shown)
-    assert "--details" in shown[-1] and all(len(one) <= 80 for one in shown[5:-1])
+    assert "--details" in shown[-1] and all(len(one) <= 80 for one in (shown[0], *shown[5:]))
     total = run("replay", "--all").stdout
     assert f"You paid ${cost:,.2f} for 60 calls: " in total
     everything = as_json("replay", id, "--details")["sessions"][0]["replayed"]["outcomes"][1]
     assert everything["dollars"] == pytest.approx(cost)
+
+
+@pytest.mark.parametrize(("suited", "all"), [(0, 4), (1, 4), (3, 4), (5, 9)])
+def test_sessions_that_a_window_suits_are_named_where_none_suits_all(suited: int, all: int) -> None:
+    verdict = replace(verdict_of([], ""), sentences=("You paid $1.", "Not worth it: too short."))
+    played = [
+        Played(session=f"s{at}", position=at + 1, messages=1, tokens=1, verdict=one)
+        for at in range(all)
+        for one in [replace(verdict, recommended=40_000 + at if at < suited else None)]
+    ]
+    first, advice = _with_exceptions(verdict, played).sentences
+    assert first == "You paid $1." and ("alone" in advice) == bool(suited)
+    assert (f"; alone, {suited} of {all} sessions would be worth it: " in advice) == bool(suited)
+    shown = [f"@{at + 1} (--window {40_000 + at})" in advice for at in range(suited)]
+    assert shown == [at < 3 for at in range(suited)] and ("and 2 more" in advice) == (suited == 5)
 
 
 def test_a_session_without_usage_is_estimated_and_says_so_once(url: str, tmp_path: Path) -> None:

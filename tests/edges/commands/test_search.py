@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 import refold
+from refold.display import without_colors
 from tests.edges.cli.rooms import HOSTILE, as_json, hostile, on_terminal, run
 
 
@@ -95,6 +98,32 @@ def test_a_word_that_no_message_has_is_named(url):
         assert found["hits"] and found["missing"] == missing
         said = run("search", query, "--full-text").stdout
         assert said.startswith("No message has 'zzzzzz'") == bool(missing)
+
+
+def test_a_phrase_that_no_message_has_is_named(url):
+    for phrase, missing in (("question 3", []), ("3 question", ["3 question"]), ("zz", ["zz"])):
+        found = as_json("search", f'"{phrase}" login', "--full-text")
+        assert found["hits"] and found["missing"] == missing
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_on_a_terminal_a_heading_is_one_line_and_times_are_local(
+    columns: int, zone: str, tmp_path: Path
+) -> None:
+    store = f"sqlite:{tmp_path / 'store.db'}"
+    at = datetime(2026, 6, 18, 2, 30, tzinfo=UTC)  # still the day before in New York
+    title = "the login test " * 9
+    with refold.open("codex-019f1de1-ca1d-7261-9e32-4d51380144e6", store=store) as context:
+        context.append({"role": "user", "content": f"{title} marmalade"}, at=at)
+    found = ("search", "marmalade", "--full-text", "--store", store)
+    status, shown = on_terminal(*found, TZ=zone, COLUMNS=str(columns), HOME=str(tmp_path))
+    heading, hit, *_ = without_colors(shown).splitlines()
+    local = at.astimezone(ZoneInfo(zone))
+    assert status == 0 and len(heading) <= columns
+    assert heading.startswith("@1 ") and "the login" in heading
+    assert heading.endswith(f"  {local:%Y-%m-%d}") and ("codex-" in heading) == (columns == 120)
+    assert hit.rstrip().endswith(f"{local:%Y-%m-%d %H:%M:%S}")
 
 
 @pytest.mark.parametrize(

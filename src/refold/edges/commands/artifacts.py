@@ -20,7 +20,7 @@ from refold.artifacts.artifacts import ArtifactReader, Artifacts, id_of
 from refold.artifacts.cleanup import CleanupItem, Quota
 from refold.checked import beginning
 from refold.core.model import Artifact
-from refold.display import ago, moment, number
+from refold.display import ago, local_moment, number
 from refold.edges.commands.command import (
     POSITIONAL,
     DryRun,
@@ -100,7 +100,7 @@ class Listed(Result, frozen=True, kw_only=True):
                     f"{one.lines:,}",
                     one.type,
                     one.origin.task,
-                    f"[cleaned up {moment(one.cleaned_ms)}] {one.name}"
+                    f"[cleaned up {local_moment(one.cleaned_ms)}] {one.name}"
                     if one.cleaned_ms
                     else one.name,
                 )

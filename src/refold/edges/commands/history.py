@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.display import moment, number, plural
+from refold.display import local_moment, number, plural
 from refold.edges.commands.command import (
     POINT_HELP,
     Limit,
@@ -101,7 +101,7 @@ class Receipts(Result, frozen=True, kw_only=True):
                 batch.id,
                 batch_noun(batch.purpose),
                 f"#{batch.seq}",
-                moment(batch.at_ms),
+                local_moment(batch.at_ms),
                 short_line(batch.strategy, 60),
                 f"{batch.edits:,}",
                 f"{batch.tokens_before:,} -> {batch.tokens_after:,}",
@@ -155,7 +155,7 @@ class Points(Result, frozen=True, kw_only=True):
                     f"#{point.seq}",
                     f"{point.messages:,}",
                     f'"{short_line(point.name, 80)}"' if point.name else point.reason,
-                    moment(point.at_ms),
+                    local_moment(point.at_ms),
                 )
                 for point in ordered
             ]

@@ -17,7 +17,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.checked import beginning, quoted
-from refold.display import ago, cut, moment, number, one_line
+from refold.display import ago, cut, local_moment, number, one_line
 from refold.edges.commands.command import (
     TEXT,
     DryRun,
@@ -107,8 +107,8 @@ def show_entries(entries: Iterable[MemoryEntry], screen: Screen, if_empty: str) 
         (
             one.id,
             one.scope,
-            moment(one.valid_from_ms)[:DAY],
-            "" if one.valid_until_ms is None else moment(one.valid_until_ms)[:DAY],
+            local_moment(one.valid_from_ms)[:DAY],
+            "" if one.valid_until_ms is None else local_moment(one.valid_until_ms)[:DAY],
             f"{one.count}",
             f"{_pending_mark(one)}{'[?] ' if one.rivals else ''}"
             f"{_shown(one.content, screen)}{_replacement_mark(one.replaces)}",
@@ -456,7 +456,7 @@ class Changes(Result, frozen=True, kw_only=True):
         rows = [
             (
                 f"{one.seq}",
-                moment(one.at_ms),
+                local_moment(one.at_ms),
                 one.by,
                 f"({one.what})" if one.is_off else one.what,
                 one.entry,

@@ -108,7 +108,8 @@ class Replays(Result, frozen=True, kw_only=True):
     def _show_verdict(self, verdict: Verdict, screen: Screen) -> None:
         [first, *_] = self.sessions
         if not self.is_total:
-            heading = cut(one_line(first.title), HEADING_CHARS)
+            room = screen.columns - width(first.session) - len(" ()")
+            heading = cut(one_line(first.title), max(TITLE_MIN, min(HEADING_CHARS, room)))
             screen.line(("bold", heading), ("dim", f" ({first.session})"))
         for sentence in verdict.sentences:
             is_advice = sentence == verdict.sentences[-1]
@@ -119,7 +120,7 @@ class Replays(Result, frozen=True, kw_only=True):
         if first.replayed is None:
             name = () if self.is_total else (first.session,)
             more = screen.call("replay", "", *name, *(("--all",) if self.is_total else ()))
-            screen.line(("dim", f"Policies, lost names, receipts: {more} --details"))
+            screen.line(("dim", f"More: {more} --details"))
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -153,13 +154,15 @@ def _verdict_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
     for option in verdict.options:
         note = "recommended" if option.window == verdict.recommended else ""
         if option.too_small:
-            of = f" for {option.too_small}" if verdict.sessions > 1 else ""
+            of = ""
+            if verdict.sessions > 1:
+                of = f" for {number(option.too_small, 'session')}"
             note = ", ".join(filter(None, (note, f"too small{of}")))
         yield (*_option_cells(verdict, option), note)
 
 
 def _option_cells(verdict: Verdict, option: Option) -> tuple[str, ...]:
-    if option.compactions == 0:
+    if not option.changes:
         cost, saved, kept = "same", "", ""
     else:
         is_priced = verdict.bill.cost is not None
@@ -384,7 +387,7 @@ def row(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     )
 
 
-WINDOW_MIN = 1_000
+WINDOW_MIN, EXCEPTIONS_SHOWN = 1_000, 3
 SESSION = Meta(
     description="A conversation of the store, or a file.",
     extra={"positional": True, "metavar": "SESSION"},
@@ -509,6 +512,8 @@ def _all_played(
             replayed = _by_all(one, chosen, None)
         played.append(_played(one, alone, replayed, position=position, remark=one.remark))
     session.remember({one.position: one.session for one in played[:limit]})
+    if verdict is not None and verdict.recommended is None:
+        verdict = _with_exceptions(verdict, played)
     return Replays(
         verdict=verdict,
         sessions=played,
@@ -517,6 +522,20 @@ def _all_played(
         is_total=True,
         limit=limit,
     )
+
+
+def _with_exceptions(verdict: Verdict, played: Sequence[Played]) -> Verdict:
+    """The verdict that no window suits all sessions, with those that one suits."""
+    alone = [one for one in played if one.verdict.recommended is not None]
+    if not alone:
+        return verdict
+    named = [f"@{one.position} (--window {one.verdict.recommended})" for one in alone]
+    left = len(named) - EXCEPTIONS_SHOWN
+    words = ", ".join(named[:EXCEPTIONS_SHOWN]) + (f" and {left} more" if left > 0 else "")
+    *others, advice = verdict.sentences
+    count = f"{len(alone)} of {number(len(played), 'session')}"
+    advice = f"{advice.removesuffix('.')}; alone, {count} would be worth it: {words}."
+    return replace(verdict, sentences=(*others, advice))
 
 
 def _found(session: Session, name: str) -> tuple[Store, str, str]:

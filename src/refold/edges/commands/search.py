@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, field
 
 from refold.checked import quoted
 from refold.conversations.listing import meta_of, resuming, title_of
-from refold.display import moment, number
+from refold.display import local_moment, number
 from refold.edges.commands.command import (
     Limit,
     OnlyRole,
@@ -30,6 +30,7 @@ from refold.edges.commands.command import (
     more_line,
 )
 from refold.edges.commands.session import Session
+from refold.edges.displays.wrap import fitted, width
 from refold.errors import Denied, Invalid
 from refold.memory.entry import MemoryEntry
 from refold.redaction import is_redacted
@@ -40,6 +41,7 @@ from refold.stores.protocol import Store
 
 HITS_FOUND, HITS_SHOWN = 10, 2  # of one conversation
 SHOWN_CHARS, LEAD_CHARS = 240, 60  # of one hit
+TITLE_MIN = 40
 _AGO = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -68,7 +70,8 @@ _WORD, _PHRASE, WORDS_CHECKED = re.compile(r"\w{3,}"), re.compile(r'"[^"]*"'), 6
 @command(
     "search",
     details="Searches all conversations, including hidden messages.\n"
-    "Words in any form find each other; a '\"phrase in double quotes\"' must be there exactly. "
+    "Words in any form find each other. A '\"phrase in double quotes\"' alone must be there "
+    "exactly; beside other words, it counts double. "
     "Searching keeps the index up to date, a bounded number of events at a time.",
     on="store",
     derives=True,
@@ -152,7 +155,8 @@ class Found(Result, frozen=True, kw_only=True):
     """The best hits, by conversation; `more` says whether there are others. Their conversations
     have `titles`, `numbers` in this terminal, and the command lines that continue those of agents
     (`resuming`). A person sees the beginning of `each` hits of one, or with 0 all of
-    them whole. `missing` words of the query are in no message: the hits are only near them."""
+    them whole. `missing` words and phrases of the query are in no message: the hits are only near
+    them."""
 
     query: str
     hits: tuple[Hit, ...]
@@ -171,8 +175,7 @@ class Found(Result, frozen=True, kw_only=True):
         for group in grouped(self.hits, newest=True):
             id = group[0].conversation
             position = f"@{self.numbers[id]} " if id in self.numbers else ""
-            day = moment(max(hit.at_ms for hit in group)).partition(" ")[0]
-            screen.line(position, ("bold", id), f"  {self.titles.get(id, '')}", ("dim", f"  {day}"))
+            self._show_heading(id, position, max(hit.at_ms for hit in group), screen)
             for hit in group[: self.each or len(group)]:
                 _show_hit(hit, screen, SHOWN_CHARS if self.each else len(hit.snippet))
             if 0 < self.each < len(group):
@@ -188,6 +191,18 @@ class Found(Result, frozen=True, kw_only=True):
             count = len(self.titles) if self.each else len(self.hits)
             screen.line(more_line(count))
         _show_notices(self.notices, screen)
+
+    def _show_heading(self, id: str, position: str, at_ms: int, screen: Screen) -> None:
+        """Prints one line: on a terminal, the title is cut, and a numbered id left out where there
+        is no room for both."""
+        day, title = local_moment(at_ms).partition(" ")[0], self.titles.get(id, "")
+        if screen.draws:
+            room = screen.columns - len(f"{position}    {day}")
+            if position and room - width(id) < min(TITLE_MIN, width(title)):
+                id = ""
+            title = fitted(title, max(1, room - width(id)))
+        shown = [("bold", id), f"  {title}"] if id else [title]
+        screen.line(position, *shown, ("dim", f"  {day}"))
 
 
 class FoundHere(Result, frozen=True, kw_only=True):
@@ -215,11 +230,12 @@ def _searching(session: Session, *, full_text: bool) -> Iterator[Searcher]:
 
 
 def _missing(searcher: Searcher, text: str, ids: Sequence[str]) -> tuple[str, ...]:
-    """The words of a query that no message has in this form; phrases in quotes always are."""
-    words = dict.fromkeys(_WORD.findall(_PHRASE.sub(" ", text))[:WORDS_CHECKED])
+    """The words and phrases of a query that no message has in this form."""
+    phrases = [found[1:-1] for found in _PHRASE.findall(text) if re.search(r"\w", found)]
+    words = [*phrases, *_WORD.findall(_PHRASE.sub(" ", text))]
     return tuple(
         word
-        for word in words
+        for word in dict.fromkeys(words[:WORDS_CHECKED])
         if not searcher.search(f'"{word}"', limit=1, conversations=ids or None)
     )
 
@@ -260,7 +276,7 @@ def _resuming(store: Store, id: str) -> tuple[str, ...]:
 def _show_hit(hit: Hit, screen: Screen, most: int) -> None:
     source = f"{hit.artifact} line {hit.line}" if hit.artifact else hit.role or hit.kind
     hidden = "hidden" if hit.hidden else ""
-    facts = [fact for fact in (source, hit.tool, moment(hit.at_ms), hidden) if fact]
+    facts = [fact for fact in (source, hit.tool, local_moment(hit.at_ms), hidden) if fact]
     screen.line("  ", ("bold", f"#{hit.seq}"), ("dim", "  " + "  ".join(facts)))
     screen.line("    ", *_snippet_parts(hit, most))
 

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from refold.display import moment, visible
+from refold.display import local_moment, visible
 from refold.edges.commands.command import Result, Screen, command, more_line
 from refold.edges.commands.session import Session
 from refold.edges.server.access import (
@@ -303,7 +303,7 @@ def _about(token: Token) -> TokenAbout:
 
 
 def _day(at_ms: int) -> str:
-    return moment(at_ms)[:10]
+    return local_moment(at_ms)[:10]
 
 
 @contextmanager
@@ -426,7 +426,7 @@ class Audited(Result, frozen=True, kw_only=True):
     def show(self, screen: Screen) -> None:
         rows = [
             (
-                moment(one.at_ms),
+                local_moment(one.at_ms),
                 one.token,
                 one.name,
                 one.action,

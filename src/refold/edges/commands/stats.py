@@ -22,7 +22,7 @@ from refold.conversations.listing import FOLDER, newest, tools_called, tools_cal
 from refold.core.codec import decode
 from refold.core.model import Event, Hide, Replace, Restore, Revert, Summarize, Usage
 from refold.core.model import Meta as ModelMeta
-from refold.display import counted, cut, moment, number, one_line, plural
+from refold.display import counted, cut, local_moment, number, one_line, plural
 from refold.edges.commands.command import (
     AGENT,
     FORMAT,
@@ -180,8 +180,8 @@ class Figures(Result, frozen=True, kw_only=True):
                 ("Billed", calls),
                 ("Cached", cached),
                 ("Cost", dollars(self.cost)),
-                ("Created", moment(self.created_ms)),
-                ("Updated", moment(self.updated_ms)),
+                ("Created", local_moment(self.created_ms)),
+                ("Updated", local_moment(self.updated_ms)),
             ]
         )
 
@@ -252,7 +252,7 @@ class Tools(Result, frozen=True, kw_only=True):
 
     def show(self, screen: Screen) -> None:
         if not self.tools:
-            screen.line("The model gets no tools.")
+            screen.line("No tools of this conversation are recorded.")
             return
         room = screen.columns - max(len(one.name) for one in self.tools) - BESIDE_CHARS
         most = max(DESCRIPTION_CHARS_MIN, min(SHOWN_CHARS, room)) if screen.draws else SHOWN_CHARS

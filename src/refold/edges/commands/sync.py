@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from refold.conversations.verifier import Problem, Verification, verify
 from refold.core import codec, ids
 from refold.core.model import Artifact
-from refold.display import moment
+from refold.display import local_moment
 from refold.edges.commands.command import Progress, Result, Screen, Yes, command, number, short_line
 from refold.edges.commands.session import Session
 from refold.edges.commands.verify_scan_erase import ID_POSITION, Verified
@@ -185,7 +185,8 @@ class DevicesListed(Result, frozen=True, kw_only=True):
 
     def show(self, screen: Screen) -> None:
         rows = [
-            (one.name, moment(one.at_ms), "this one" if one.is_here else "") for one in self.devices
+            (one.name, local_moment(one.at_ms), "this one" if one.is_here else "")
+            for one in self.devices
         ]
         if rows:
             screen.table(("DEVICE", "SYNCED ALL", ""), rows)

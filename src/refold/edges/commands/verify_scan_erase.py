@@ -17,7 +17,7 @@ from refold.conversations.eraser import Erased, erase, erased
 from refold.conversations.repairer import repair
 from refold.conversations.scanner import FoundSecret, scan
 from refold.conversations.verifier import Problem, verify
-from refold.display import moment, number
+from refold.display import local_moment, number
 from refold.edges.commands.command import (
     DryRun,
     Removable,
@@ -308,7 +308,7 @@ class EraseResult(Result, frozen=True, kw_only=True):
                 screen.line(("yellow", "confirmed"), f" {name}: {count:,} of {events}")
         for device in self.unconfirmed:
             if device.name not in devices:
-                screen.line(pending, f" {device.name}: synced all {moment(device.at_ms)}")
+                screen.line(pending, f" {device.name}: synced all {local_moment(device.at_ms)}")
         if self.unconfirmed:
             screen.line(
                 "A device that never had it confirms nothing; neither does the one that erased it."

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from refold.core.budget import Budget
 from refold.core.codec import decode
 from refold.core.model import Event, Message
-from refold.display import moment
+from refold.display import local_moment
 from refold.edges.commands.command import Result, Screen, short_line
 from refold.edges.commands.page import MessageRow, State, named_messages, state_of, whole_slots
 from refold.edges.commands.session import Session
@@ -88,7 +88,9 @@ def explained(session: Session, seq: int) -> Explained:
 def _show_trace(trace: Trace, screen: Screen) -> None:
     off = "" if trace.live else " (no longer holds)"
     by = f" by {short_line(trace.by, 40)}" if trace.by else ""
-    screen.line(("cyan", f"  #{trace.seq}"), f" {moment(trace.at_ms)} {trace.action}{by}{off}")
+    screen.line(
+        ("cyan", f"  #{trace.seq}"), f" {local_moment(trace.at_ms)} {trace.action}{by}{off}"
+    )
     facts = [f"batch {trace.batch}" if trace.batch else "", short_line(trace.reason, 200)]
     if any(facts):
         screen.line(("dim", "      " + "; ".join(fact for fact in facts if fact)))

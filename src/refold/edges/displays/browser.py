@@ -20,7 +20,7 @@ from msgspec import Struct
 from refold.core.codec import decode
 from refold.core.model import Event, Message, Slot, View
 from refold.core.shortened import ERASED
-from refold.display import cut, moment, number, one_line, visible
+from refold.display import cut, local_moment, number, one_line, visible
 from refold.edges.displays.overview import NAMES, REST, WindowPart
 from refold.edges.displays.panel import tenths_of
 from refold.log.handles import body_text, span_of
@@ -317,7 +317,7 @@ def _receipts(batches: Sequence[Batch], redact: Redact) -> str:
     """Every compaction: its position, its strategy, and its effect on the size."""
     heads = ("batch", "at", "when", "by", "edits", "tokens before", "after", "state")
     rows = [
-        (one.id, f"#{one.seq}", moment(one.at_ms), redact(one.strategy), f"{one.edits:,}",
+        (one.id, f"#{one.seq}", local_moment(one.at_ms), redact(one.strategy), f"{one.edits:,}",
          f"{one.tokens_before:,}", f"{one.tokens_after:,}", "live" if one.live else "undone")
         for one in batches
     ]  # fmt: skip
@@ -397,7 +397,9 @@ def _said(entry: Entry, texts: _Texts) -> str:
 
 def _box(entry: Entry, who: str, content: str) -> str:
     pinned = ", pinned" if entry.is_pinned else ""
-    said = f"#{entry.seq} {who}{pinned}, {number(entry.tokens, 'token')}, {moment(entry.at_ms)}"
+    said = (
+        f"#{entry.seq} {who}{pinned}, {number(entry.tokens, 'token')}, {local_moment(entry.at_ms)}"
+    )
     kind = " user" if entry.role == "user" else ""
     return (
         f'<div class="said{kind}" id="m{entry.seq}"><div class="role">{safe(said)}'

@@ -43,7 +43,7 @@ from refold.core.model import (
     Usage,
 )
 from refold.core.shortened import text_of
-from refold.display import moment, number
+from refold.display import local_moment, number
 from refold.display import percent_of as percent_of
 from refold.display import short_number as short_number
 from refold.display import tokens_of as tokens_of
@@ -233,7 +233,7 @@ def _said(body: Body | None, event: Event, batches: Mapping[str, Batch]) -> tupl
         case Artifact():
             return "kept", f"{body.id} {body.name} ({number(body.size_bytes, 'byte')})"
         case Erase():
-            when = f" on {moment(body.erased_ms)}" if body.erased_ms else ""
+            when = f" on {local_moment(body.erased_ms)}" if body.erased_ms else ""
             return "erased", f"#{body.seq}{when}"
         case Note():
             return "note", _noted(body)

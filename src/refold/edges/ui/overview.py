@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from refold.conversations.listing import newest
@@ -92,7 +92,7 @@ class Usage:
 def _days(calls: Iterable[Call]) -> list[Sums]:
     groups: dict[tuple[str, str], list[CoreUsage]] = {}
     for call in calls:
-        day = datetime.fromtimestamp(call.at_ms / 1_000, UTC).date().isoformat()
+        day = datetime.fromtimestamp(call.at_ms / 1_000).date().isoformat()
         groups.setdefault((day, call.usage.model), []).append(call.usage)
     return [
         (
