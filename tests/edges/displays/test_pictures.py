@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import refold
-from refold.display import visible
-from refold.edges.displays.overview import NAMES, REST, WindowPart
+from refold.display import visible, without_colors
+from refold.edges.displays.overview import NAMES, REST, WindowPart, tool_tokens
 from refold.edges.displays.panel import (
     LOOKS,
     Large,
@@ -47,6 +48,32 @@ def utc() -> Iterator[None]:
     yield
     os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
     time.tzset()
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 7])
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_the_picture_has_the_largest_tools_and_where_the_others_are(
+    count: int, columns: int, tmp_path: Path
+) -> None:
+    tools = [
+        {"name": f"tool_{at}", "description": "reads " * 9 * at, "input_schema": {"type": "object"}}
+        for at in range(count)
+    ]
+    url = f"sqlite:{tmp_path / 'store.db'}"
+    with refold.open("talk", store=url, window=8_000) as context:
+        context.update(tools=tools)
+        context.append({"role": "user", "content": "Hi."})
+        sizes = tool_tokens(context.view)
+    place = {"COLUMNS": str(columns), "HOME": str(tmp_path)}
+    status, text = on_terminal("show", "talk", "--summary", "--store", url, **place)
+    lines = without_colors(text).splitlines()
+    assert status == 0 and all(width(line) <= columns for line in lines)
+    shown = [line.split() for line in lines if " tool_" in line]
+    largest = sorted(sizes, key=lambda one: -one[1])[:3]
+    expected = [[name, f"{tokens:,}"] for name, tokens in largest]
+    assert [line[1:3] for line in shown] == expected
+    assert any(line.startswith("Tools (all: refold stats") for line in lines) == bool(count)
+    assert [name for name, _ in sizes] == [tool["name"] for tool in tools]
 
 
 @pytest.mark.usefixtures("alone", "utc")

@@ -25,6 +25,7 @@ from refold.edges.displays.overview import (
     WindowPart,
     overview_lines,
     part_of,
+    tool_tokens,
     window_parts,
 )
 from refold.edges.displays.panel import Large, Panel, panel_lines
@@ -41,7 +42,8 @@ LARGEST = 5
 
 class Summary(Result, frozen=True, kw_only=True):
     """The content of a conversation. `parts` sum to the window; `history` is the size of the page
-    over the log, `compactions` the seqs of compactions; `largest` are the most expensive slots."""
+    over the log, `compactions` the seqs of compactions; `largest` are the most expensive slots;
+    `tools` has the tokens of each, as they are sent with every request."""
 
     overview: Overview
     model: str
@@ -54,6 +56,7 @@ class Summary(Result, frozen=True, kw_only=True):
     compactions: tuple[int, ...]
     largest: tuple[Large, ...]
     pins: tuple[int, ...]
+    tools: tuple[tuple[str, int], ...]
     active: int
     summaries: int
     plain: bool
@@ -77,6 +80,7 @@ class Summary(Result, frozen=True, kw_only=True):
             compactions=self.compactions,
             largest=self.largest,
             pins=self.pins,
+            tools=self.tools,
             has_color=screen.has_color,
         )
         for parts in panel_lines(
@@ -102,6 +106,7 @@ def summary_of(context: Context, *, plain: bool) -> Summary:
         compactions=tuple(one.seq for one in live if batch_noun(one.purpose) == COMPACTION),
         largest=_largest(view, stats.current),
         pins=tuple(sorted(view.pins)),
+        tools=tuple(tool_tokens(view)),
         active=stats.active,
         summaries=stats.summaries,
         plain=plain,

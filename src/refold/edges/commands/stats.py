@@ -9,11 +9,10 @@ pause in which the cache expired. Neighbours: `displays.overview` draws, `why` h
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
@@ -35,7 +34,14 @@ from refold.edges.commands.command import (
     short_line,
 )
 from refold.edges.commands.session import Session
-from refold.edges.displays.overview import page_parts, recorded_size, usage_box, usage_lines
+from refold.edges.displays.overview import (
+    page_parts,
+    recorded_size,
+    tool_field,
+    tool_tokens,
+    usage_box,
+    usage_lines,
+)
 from refold.edges.displays.phrases import advice, header, percent_of
 from refold.engine.context import Context
 from refold.errors import Invalid
@@ -289,18 +295,15 @@ def tools_of(context: Context, store: Store | None = None) -> Tools:
         of_project = own + tools_called(store, others)
     else:
         of_project = own
-    listed = view.tools or []
-    sizes = [len(msgspec.json.encode(tool)) for tool in listed]
-    total = sum(sizes) or 1
     tools = tuple(
         Tool(
-            name=_field(tool, "name"),
-            description=_field(tool, "description"),
-            tokens=view.tools_tokens * size // total,
-            calls=own[_field(tool, "name")],
-            project_calls=of_project[_field(tool, "name")],
+            name=name,
+            description=tool_field(tool, "description"),
+            tokens=tokens,
+            calls=own[name],
+            project_calls=of_project[name],
         )
-        for tool, size in zip(listed, sizes, strict=True)
+        for tool, (name, tokens) in zip(view.tools or [], tool_tokens(view), strict=True)
     )
     unused = sum(one.tokens for one in tools if not one.project_calls)
     return Tools(
@@ -323,17 +326,6 @@ def _cost_of_part(context: Context, tokens: int) -> float | None:
         cache_write=int(share * billed.cache_write),
     )
     return models.cost(model_info(model or None), part) if billed.calls else None
-
-
-def _field(tool: Any, name: str) -> str:
-    """A field of a tool of any provider: some nest it in `function`. A server-side tool has a type
-    instead of a name."""
-    if not isinstance(tool, Mapping):
-        return ""
-    inner = tool.get("function")
-    fields = inner if isinstance(inner, Mapping) else tool
-    value = fields.get(name) or (tool.get("type") if name == "name" else "")
-    return value if isinstance(value, str) else ""
 
 
 BREAK_TOKENS_MIN = 1_024  # providers do not cache shorter prefixes

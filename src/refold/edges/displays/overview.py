@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from refold.core.budget import Budget, current_tokens
@@ -315,3 +317,25 @@ def _scaled(sizes: dict[str, int], current: int) -> dict[str, int]:
     largest = max(scaled, key=lambda name: scaled[name])
     scaled[largest] += current - sum(scaled.values())
     return scaled
+
+
+def tool_tokens(view: View) -> list[tuple[str, int]]:
+    """The name of every tool, in order, and its share of the tokens of all."""
+    tools = view.tools or []
+    sizes = [len(msgspec.json.encode(tool)) for tool in tools]
+    total = sum(sizes) or 1
+    return [
+        (tool_field(tool, "name"), view.tools_tokens * size // total)
+        for tool, size in zip(tools, sizes, strict=True)
+    ]
+
+
+def tool_field(tool: Any, name: str) -> str:
+    """A field of a tool of any provider: some nest it in `function`. A server-side tool has a type
+    instead of a name."""
+    if not isinstance(tool, Mapping):
+        return ""
+    inner = tool.get("function")
+    fields = inner if isinstance(inner, Mapping) else tool
+    value = fields.get(name) or (tool.get("type") if name == "name" else "")
+    return value if isinstance(value, str) else ""

@@ -28,7 +28,7 @@ Call = Callable[..., str]  # the written form of a command: its name, then its w
 COLUMNS_MIN, COLUMNS_MAX = 20, 100
 SQUARE = "■"
 LEVELS = {"ok": "green", "warn": "yellow", "compact": "red", "critical": "red"}
-PINS_SHOWN = 10
+PINS_SHOWN, TOOLS_SHOWN = 10, 3
 TEXT_COLUMNS_MIN = 8
 NARROW = 36  # columns; below, token counts are left out
 PERCENT_MAX = 999
@@ -59,6 +59,7 @@ class Panel(Struct, frozen=True, kw_only=True):
     compactions: tuple[int, ...]
     largest: tuple[Large, ...]
     pins: tuple[int, ...]
+    tools: tuple[tuple[str, int], ...] = ()
     has_color: bool = True
 
 
@@ -69,6 +70,7 @@ def panel_lines(shown: Panel, columns: int, call: Call) -> list[Line]:
         *_heading(shown, room),
         [],
         *_window(shown, room),
+        *_tools(shown, room, call),
         *_over_time(shown, room),
         *_largest(shown, room, call),
         [],
@@ -179,6 +181,21 @@ def _largest(shown: Panel, room: int, call: Call) -> Iterator[Line]:
         head = f" {_handle(one).ljust(size)} {one.tokens:>9,} {share:>3}% "
         square = _square(one.part, colors=shown.has_color)
         yield [square, *_item(head, harmless(one.text), _advice(one, call), room - 1)]
+
+
+def _tools(shown: Panel, room: int, call: Call) -> Iterator[Line]:
+    """The largest tools, and the command that shows all of them with their calls."""
+    if not shown.tools:
+        return
+    yield []
+    yield [("bold", "Tools"), ("dim", fitted(f" (all: {call('stats', '--tools')})", room - 5, "…"))]
+    total = sum(tokens for _, tokens in shown.tools)
+    largest = sorted(shown.tools, key=lambda one: -one[1])[:TOOLS_SHOWN]
+    for name, tokens in largest:
+        size = f"{tokens:>11,} {percent_of(tokens, total):>3}%"
+        left = min(24, room - 3 - len(size))
+        name = padded(fitted(harmless(name), left, "…"), left)
+        yield [_square("tools", colors=shown.has_color), f" {name} {size}"]
 
 
 def _handle(one: Large) -> str:
