@@ -135,6 +135,14 @@ def test_a_conversation_in_the_plain_forms(tmp_path):
         assert [one["message"]["content"] for one in shown["messages"]] == ["It fails"]
         found = (await it.call("GET", "search?q=fails", scope="read")).json()
         assert found["hits"][0]["conversation"] == "login"
+        plain = (await it.call("GET", "conversations/login", scope="read")).json()
+        counted = (await it.call("GET", "conversations/login?counts=true", scope="read")).json()
+        counts = counted.pop("counts")
+        assert counted == plain and "counts" not in plain and plain["title"] == "Fix the login"
+        assert (counts["messages"], counts["tags"], counts["calls"]) == (1, ["web"], 0)
+        assert counts["tokens"] > 0 and counts["cost"] == 0 and counts["window"] > 0
+        wrong = await it.call("GET", "conversations/login?counts=many", scope="read")
+        assert (wrong.status_code, wrong.json()["error"]) == (400, "invalid")
 
     served(tmp_path, work)
 

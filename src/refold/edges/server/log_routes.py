@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
+from refold.conversations.overview import overview_of
 from refold.core import bookmark
 from refold.core.model import Conversation, Event
 from refold.edges.server.route import Call, Id, Lines, Plain, Routes
@@ -41,6 +42,30 @@ class About(Struct, frozen=True, kw_only=True):
     parent_seq: int = 0
     at_ms: int = 0
     updated_ms: int = 0
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """The description and sizes of a conversation, from its bookmark: `tokens` is the size of its
+    next request. `messages` and `tokens` are null for a long log that has no bookmark yet, `cost`
+    if a price is unknown."""
+
+    model: str
+    tags: tuple[str, ...]
+    messages: int | None
+    tokens: int | None
+    window: int
+    calls: int
+    cost: float | None
+
+
+class Described(About, frozen=True, kw_only=True):
+    """A conversation, and its `counts` if they were asked for."""
+
+    counts: Counts | UnsetType = UNSET
+
+
+class AboutQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    counts: bool = False
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -117,10 +142,25 @@ def list_conversations(call: Call) -> Listed:
     return Listed(conversations=[about_of(conversation) for conversation in found])
 
 
-@ROUTES.add("GET", f"{BASE}/conversations/{{id}}", "read", gives=About)
+@ROUTES.add("GET", f"{BASE}/conversations/{{id}}", "read", query=AboutQuery, gives=Described)
 def show_conversation(call: Call) -> About:
-    """Show the head and description of a conversation."""
-    return about_of(call.store.conversation(call.id))
+    """Show the head and description of a conversation; with `counts=true`, also its sizes."""
+    conversation = call.store.conversation(call.id)
+    about = about_of(conversation)
+    # Stores that are clients ask for the head at every turn: counts would cost them a bookmark.
+    if not call.parsed_query(AboutQuery).counts:
+        return about
+    row = overview_of(call.store, conversation)
+    counts = Counts(
+        model=row.model,
+        tags=row.tags,
+        messages=row.messages,
+        tokens=row.tokens,
+        window=row.window,
+        calls=row.calls,
+        cost=row.cost,
+    )
+    return Described(**structs.asdict(about), counts=counts)
 
 
 @ROUTES.add(
