@@ -134,6 +134,7 @@ class AsyncArtifacts(_Async):
     grep = _threaded(Artifacts.grep)
     clean = _threaded(Artifacts.clean)
     remove = _threaded(Artifacts.remove)
+    remove_all = _threaded(Artifacts.remove_all)
 
 
 class AsyncFileVersions(_Async):

@@ -285,6 +285,24 @@ def test_one_output_is_removed_by_hand(any_store):
     assert ran(context, long("first")) == one and context.unfold(one).content
 
 
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_all_outputs_of_a_conversation_are_removed_in_one_call(any_store, count):
+    context, other = opened(any_store), opened(any_store, "other")
+    ids = [ran(context, long(f"output {at}")) for at in range(count)]
+    kept = ran(other, long("output 0"))
+    if ids:
+        ran(context, long("output 0"))  # the same content again
+        context.artifacts.put("a note", name="note.txt")
+    removed = [item.artifact.id for item in context.artifacts.remove_all()]
+    assert set(ids) <= set(removed) and len(removed) == len(set(removed)) == count + bool(count)
+    assert context.stats().artifacts == 0 and context.artifacts.remove_all() == []
+    assert all(one.cleaned_ms for one in context.artifacts.list())
+    for id in set(removed) - {kept}:
+        with pytest.raises(NotFound, match="cleaned up on"):
+            context.unfold(id)
+    assert other.unfold(kept).content and verify(any_store).problems == ()
+
+
 def test_bytes_stay_while_another_conversation_has_them(any_store):
     """M-20."""
     context, other = opened(any_store), opened(any_store, "other")

@@ -251,6 +251,15 @@ class Artifacts:
         with self._open.reading():
             return done
 
+    @checked
+    def remove_all(self) -> Sequence[CleanupItem]:
+        """Removes every stored artifact of this conversation, as `remove` does, also those that the
+        page names. Small outputs are in the log, and stay."""
+        from refold.artifacts.listing import is_in_log
+
+        stored = [one for one in self.list() if not one.cleaned_ms and not is_in_log(one.artifact)]
+        return [self.remove(id) for id in dict.fromkeys(one.id for one in stored)]
+
 
 def clean_configured(artifacts: Artifacts, log: OpenLog) -> None:
     """Removes old artifacts, if the configuration has limits. A failure is only reported."""
