@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.display import number, percent_of
 from refold.replay.run import AGENT, OURS, Outcome, Replayed
@@ -20,6 +21,7 @@ from refold.tokens.models import amount
 
 STEPS = (40_000, 60_000, 80_000, 100_000, 130_000, 160_000, 200_000, 300_000, 500_000)
 PEAK_SHARE = 0.95  # a larger share of the largest prompt does not count as a smaller window
+EXCEPTIONS_SHOWN = 3  # sessions that are named
 SAVED_MIN, KEPT_MIN = 0.10, 0.95  # shares that make a window worth it
 SHARE_SHOWN = 0.005  # the smallest share that is not shown as 0%
 
@@ -247,3 +249,17 @@ def _effect(made: Verdict, option: Option) -> str:
 
 def _less(saved: float) -> str:
     return f"{saved:.0%} less" if saved >= 0 else f"{-saved:.0%} more"
+
+
+def with_exceptions(verdict: Verdict, played: Sequence[tuple[int, Verdict]]) -> Verdict:
+    """The verdict that no window suits all sessions, with those, by position, that one suits."""
+    alone = [(at, one.recommended) for at, one in played if one.recommended is not None]
+    if not alone:
+        return verdict
+    named = [f"@{at} (--window {window})" for at, window in alone]
+    left = len(named) - EXCEPTIONS_SHOWN
+    words = ", ".join(named[:EXCEPTIONS_SHOWN]) + (f" and {left} more" if left > 0 else "")
+    *others, advice = verdict.sentences
+    count = f"{len(alone)} of {number(len(played), 'session')}"
+    advice = f"{advice.removesuffix('.')}; alone, {count} would be worth it: {words}."
+    return replace(verdict, sentences=(*others, advice))

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 import refold
 from refold.display import number
-from refold.edges.commands.replay import Played, _with_exceptions
 from refold.replay.session import USAGE, said_in
-from refold.replay.verdict import verdict_of
+from refold.replay.verdict import verdict_of, with_exceptions
 from tests.billed_sessions import write_sessions
 from tests.edges.cli.rooms import as_json, on_terminal, run
 from tests.replay.test_replay import turns
@@ -397,11 +396,10 @@ def test_the_verdict_comes_first_and_equals_the_bill(url: str, tmp_path: Path) -
 def test_sessions_that_a_window_suits_are_named_where_none_suits_all(suited: int, all: int) -> None:
     verdict = replace(verdict_of([], ""), sentences=("You paid $1.", "Not worth it: too short."))
     played = [
-        Played(session=f"s{at}", position=at + 1, messages=1, tokens=1, verdict=one)
+        (at + 1, replace(verdict, recommended=40_000 + at if at < suited else None))
         for at in range(all)
-        for one in [replace(verdict, recommended=40_000 + at if at < suited else None)]
     ]
-    first, advice = _with_exceptions(verdict, played).sentences
+    first, advice = with_exceptions(verdict, played).sentences
     assert first == "You paid $1." and ("alone" in advice) == bool(suited)
     assert (f"; alone, {suited} of {all} sessions would be worth it: " in advice) == bool(suited)
     shown = [f"@{at + 1} (--window {40_000 + at})" in advice for at in range(suited)]

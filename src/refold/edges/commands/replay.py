@@ -49,7 +49,14 @@ from refold.replay.page import (
 )
 from refold.replay.recorded import Recorded, measured, recorded
 from refold.replay.run import AGENT, FREE, OURS, Kept, Outcome, Replayed, replay
-from refold.replay.verdict import Measured, Option, Verdict, verdict_of, windows_for
+from refold.replay.verdict import (
+    Measured,
+    Option,
+    Verdict,
+    verdict_of,
+    windows_for,
+    with_exceptions,
+)
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.tokens.models import amount
@@ -58,10 +65,9 @@ ROWS_SHOWN = 20
 
 
 class Played(Struct, frozen=True, kw_only=True):
-    """One session. `position` is its place in the list, so that `@1` names the first (0 if it has
-    none). `remark` explains its window; `messages` and `tokens` are those of the list, `taken_back`
-    and `off_page` those of `ReplaySession`. With `--details`, `replayed` has all policies in one
-    window, and `best_other` is the policy of `best_of_others`."""
+    """One session. `position` is its place in the list (0: none), `remark` explains its window;
+    `messages` and `tokens` are those of the list, `taken_back` and `off_page` of `ReplaySession`.
+    With `--details`, `replayed` has all policies in one window, `best_other` the best rival."""
 
     session: str
     position: int = 0
@@ -78,9 +84,8 @@ class Played(Struct, frozen=True, kw_only=True):
 
 
 class Replays(Result, frozen=True, kw_only=True):
-    """The verdict over the replayed sessions; these, newest first; and the reasons why sessions
-    were `skipped` or are `damaged`, by id. In a replay of all sessions, at most `limit` have a row
-    of their own. `picture` is drawn below the verdict of one session."""
+    """The verdict over the replayed sessions; these, newest first; and why sessions were `skipped`
+    or are `damaged`, by id. In a replay of all sessions, at most `limit` have their own row."""
 
     verdict: Verdict | None
     sessions: list[Played]
@@ -154,9 +159,7 @@ def _verdict_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
     for option in verdict.options:
         note = "recommended" if option.window == verdict.recommended else ""
         if option.too_small:
-            of = ""
-            if verdict.sessions > 1:
-                of = f" for {number(option.too_small, 'session')}"
+            of = f" for {number(option.too_small, 'session')}" if verdict.sessions > 1 else ""
             note = ", ".join(filter(None, (note, f"too small{of}")))
         yield (*_option_cells(verdict, option), note)
 
@@ -297,10 +300,7 @@ def _cost_and_kept(outcome: Outcome) -> str:
 
 
 def _money(dollars: float | None) -> str:
-    """An amount; below a dollar with a third digit, for short sessions."""
-    if dollars is None:
-        return "n/a"
-    return f"${dollars:,.2f}" if dollars >= 1 else f"${dollars:.3f}"
+    return "n/a" if dollars is None else f"${dollars:,.{2 if dollars >= 1 else 3}f}"
 
 
 def _show_totals(sessions: list[Played], screen: Screen) -> None:
@@ -387,7 +387,7 @@ def row(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     )
 
 
-WINDOW_MIN, EXCEPTIONS_SHOWN = 1_000, 3
+WINDOW_MIN = 1_000
 SESSION = Meta(
     description="A conversation of the store, or a file.",
     extra={"positional": True, "metavar": "SESSION"},
@@ -513,7 +513,7 @@ def _all_played(
         played.append(_played(one, alone, replayed, position=position, remark=one.remark))
     session.remember({one.position: one.session for one in played[:limit]})
     if verdict is not None and verdict.recommended is None:
-        verdict = _with_exceptions(verdict, played)
+        verdict = with_exceptions(verdict, [(one.position, one.verdict) for one in played])
     return Replays(
         verdict=verdict,
         sessions=played,
@@ -522,20 +522,6 @@ def _all_played(
         is_total=True,
         limit=limit,
     )
-
-
-def _with_exceptions(verdict: Verdict, played: Sequence[Played]) -> Verdict:
-    """The verdict that no window suits all sessions, with those that one suits."""
-    alone = [one for one in played if one.verdict.recommended is not None]
-    if not alone:
-        return verdict
-    named = [f"@{one.position} (--window {one.verdict.recommended})" for one in alone]
-    left = len(named) - EXCEPTIONS_SHOWN
-    words = ", ".join(named[:EXCEPTIONS_SHOWN]) + (f" and {left} more" if left > 0 else "")
-    *others, advice = verdict.sentences
-    count = f"{len(alone)} of {number(len(played), 'session')}"
-    advice = f"{advice.removesuffix('.')}; alone, {count} would be worth it: {words}."
-    return replace(verdict, sentences=(*others, advice))
 
 
 def _found(session: Session, name: str) -> tuple[Store, str, str]:
