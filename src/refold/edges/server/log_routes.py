@@ -94,12 +94,12 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 class ForkBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    at: Annotated[int, Meta(ge=1)]
+    at: int
     new: Id
 
 
 class EraseBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    seq: Annotated[int, Meta(ge=1)]
+    seq: int
 
 
 class SalvageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -222,7 +222,8 @@ def read_bookmark(call: Call) -> Plain:
     # A bookmark decides what a page shows, and nothing proves that it fits the log. So other tokens
     # get a bookmark that the server makes.
     if data is not None and is_bound(data):
-        data = unbound_bookmark(data, _maker(call)) or _made_here(call)
+        own = unbound_bookmark(data, _maker(call))
+        data = _made_here(call) if own is None else own
     if data is None:
         raise NotFound(f"{call.id!r} has no bookmark", hint="rebuild it from the log")
     return Plain(data, mime="application/octet-stream")
