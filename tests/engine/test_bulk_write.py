@@ -127,7 +127,7 @@ def test_who_was_overtaken_is_told_and_writes_none_of_it():
     batch = Batch(ours)
     batch.message({"role": "user", "content": "ours"}, Stamp(1, "a"))
     theirs.append({"role": "user", "content": "theirs"})
-    with pytest.raises(Overtaken, match="another writer appended"):
+    with pytest.raises(Overtaken, match="another writer has appended"):
         batch.write()
     assert [slot.message.blocks[0].text for slot in ours.view.slots] == ["theirs"]
 

@@ -100,7 +100,7 @@ def test_a_break_says_why_and_what_it_cost(url: str, change: Any, why: str) -> N
 
 def test_a_change_while_the_model_answered_is_a_reason_at_the_next_call(url: str) -> None:
     def talk(made: Talk) -> None:
-        made.call(cached=True, meanwhile=lambda context: context.restore(context.view.head))
+        made.call(cached=True, meanwhile=lambda context: context.restore(context.view.head - 1))
         made.call(cached=False)
 
     [found] = bill(url, talk)["breaks"]
