@@ -330,13 +330,13 @@ def _check_tools(tools: object) -> None:
 
 
 def _check_deferred(tools: list[Json]) -> None:
-    """Deferred tools are found by a search, which is not deferred itself, and are not cached."""
+    """Deferred tools are found by a search, the provider's or the caller's own tool, which is not
+    deferred itself; and they are not cached."""
     deferred = [tool for tool in tools if tool.get("defer_loading")]
     if not deferred:
         return
     need(len(deferred) < len(tools), "tools: At least one tool must be non-deferred")
     searches = [tool for tool in tools if str(tool.get("type")).startswith("tool_search_tool_")]
-    need(searches, "tools: `defer_loading` needs a tool search tool")
     need(not any(tool in deferred for tool in searches), "tools: a tool search cannot be deferred")
     are_cached = any("cache_control" in tool for tool in deferred)
     need(not are_cached, "tools: `cache_control` cannot be set on a tool with `defer_loading`")

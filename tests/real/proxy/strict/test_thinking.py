@@ -121,10 +121,11 @@ def test_changed_system_and_tools_change_the_front():
 
 
 def test_cache_marks_text_or_list_and_deferred_tools_are_no_change():
-    talk = worked(2, beside={"system": "Be brief."})
+    read = {"name": "read", "input_schema": {}}
+    talk = worked(2, beside={"system": "Be brief.", "tools": [read]})
     deferred = {"name": "later", "input_schema": {}, "defer_loading": True}
     marked = text("Be brief.") | {"cache_control": {"type": "ephemeral"}}
-    talk.beside = {"system": [marked], "tools": [deferred]}
+    talk.beside = {"system": [marked], "tools": [read, deferred]}
     messages = talk.copy()
     messages[0]["content"] = [text(messages[0]["content"])]
     assert isinstance(talk.post([*messages, ASK]), dict)
