@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from refold.compaction.limits import settings_of
 from refold.config import Config
 from refold.core.model import Usage
-from refold.edges.commands.proxy import spent
-from refold.edges.proxy.savings import NOTE, Account, CallLine, added, sums
+from refold.edges.cli.screen import Screen
+from refold.edges.commands.proxy import Reported, spent
+from refold.edges.proxy.savings import NOTE, Account, CallLine, Sum, added, sums
 from refold.engine.context import Context
 from refold.log.log import now_ms
 from refold.replay.recorded import measured, recorded
@@ -21,6 +22,7 @@ from refold.replay.verdict import verdict_of, windows_for
 from refold.settings.sources import KEEPER
 from refold.stores import open_store
 from refold.stores.protocol import Store
+from tests.edges.chat.rooms import Terminal
 from tests.edges.proxy.kit import Running, answer, loop, user, with_proxy
 
 
@@ -183,3 +185,13 @@ def test_calls_of_an_earlier_run_are_not_on_its_bill() -> None:
     assert spent(store, Config(), now_ms() + 1_000, None) is None
     short = spent(store, Config(), 0, None)
     assert short is not None and short.window is None and short.saved is None
+
+
+@pytest.mark.parametrize(("older", "folded"), [(0, 0), (1, 0), (30, 2), (0, 2)])
+def test_the_report_says_of_what_its_savings_are(older: int, folded: int) -> None:
+    one = Sum(conversation="a", calls=2, folded=folded)
+    out = Terminal()
+    Reported(conversations=(one,), total=one, older=older).show(Screen(out=out, no_color=True))
+    shown = " ".join(out.getvalue().split())
+    assert ("--fold would have saved." in shown) == (folded == 0)
+    assert (f"{older} older conversation" in shown) == (older > 0)

@@ -81,10 +81,12 @@ class ProxyServed(Result, frozen=True, kw_only=True):
 
 
 class Reported(Result, frozen=True, kw_only=True):
-    """The newest conversations, and the total of all."""
+    """The newest conversations, and the total of all. What folding would have saved is forecast for
+    these, and not for the `older` ones."""
 
     conversations: tuple[Sum, ...]
     total: Sum
+    older: int = 0
 
     def show(self, screen: Screen) -> None:
         if not self.total.calls:
@@ -108,8 +110,11 @@ class Reported(Result, frozen=True, kw_only=True):
         ]
         screen.table(("conversation", "title", *counts, "cost", "saved $"), rows)
         screen.line("Left out: titles, probes, first calls without tools, requests over 16 MiB.")
-        if not self.total.folded:
-            screen.line("Nothing was folded: saved is what --fold would have saved.")
+        if not all(one.folded for one in self.conversations):
+            screen.line("Where nothing was folded, saved is what --fold would have saved.")
+        if self.older:
+            older = number(self.older, "older conversation")
+            screen.line(f"The total includes {older}, without what --fold would have saved there.")
 
 
 @command(
@@ -161,7 +166,7 @@ def proxy(
         all_sums = list(sums(session.store))
         shown = [with_forecast(session.store, one) for one in all_sums[: limit or REPORTED]]
         total = added("all", [*shown, *all_sums[len(shown) :]])
-        return Reported(conversations=tuple(shown), total=total)
+        return Reported(conversations=tuple(shown), total=total, older=len(all_sums) - len(shown))
     if limit is not None:
         raise Invalid("--limit is for a report", hint="add --report")
     from refold.edges.proxy.serve import TOKEN, ProxySettings, checked, listen, serve, url_of
@@ -387,8 +392,11 @@ def run_agent_behind_proxy(
     def started(changes: str) -> None:
         if session.screen is not None and session.screen.json_output:
             return
-        doing = "folded" if settings.folds else "kept, and pass unchanged"
-        doing = f"{doing} into {number(window, 'token')}" if settings.folds and window else doing
+        doing = "kept, and pass unchanged"
+        if settings.folds:
+            doing = f"folded into {number(window, 'token')}" if window else "folded"
+        elif settings.defers:
+            doing = "kept; tools that were never called are left to the provider's tool search"
         tell(f"{os.path.basename(program[0])} gets {changes}; its requests are {doing}")
 
     usable: ProxySettings | None = None

@@ -193,8 +193,8 @@ class Found(Result, frozen=True, kw_only=True):
         _show_notices(self.notices, screen)
 
     def _show_heading(self, id: str, position: str, at_ms: int, screen: Screen) -> None:
-        """Prints one line: on a terminal, the title is cut, and a numbered id left out where there
-        is no room for both."""
+        """Prints one line. On a terminal it fits the width: the title is cut, and if that leaves
+        too little of it, a conversation with a number is shown without its id."""
         day, title = local_moment(at_ms).partition(" ")[0], self.titles.get(id, "")
         if screen.draws:
             room = screen.columns - len(f"{position}    {day}")

@@ -174,7 +174,7 @@ def _serve_here(given: ServerSettings, config: uvicorn.Config, listening: socket
     _export_settings(given)
     # After SIGTERM or Ctrl-C this raises KeyboardInterrupt: it returns only if nobody stopped it.
     uvicorn.Server(config).run(sockets=[listening])
-    raise Unavailable("the server ended by itself; its log says why")
+    raise Unavailable("the server stopped unexpectedly; its log says why")
 
 
 def _serve_by_workers(
