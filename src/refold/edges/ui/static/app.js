@@ -38,7 +38,7 @@ export class App {
 		this.title = el("div", { class: "title" });
 		this.live = el("span", { class: "live", title: "Secrets are masked, and long texts are cut" }, "saved file");
 		this.nav = el("nav", { "aria-label": "Views of this session" });
-		const label = "Search all sessions";
+		const label = "Search";
 		this.search = el("input", { type: "search", placeholder: `${label}  ( / )`, "aria-label": label });
 		this.keys = el("dialog", { "aria-label": "Keys" }, el("h2", {}, "Keys"),
 			el("dl", {}, KEYS.map(([key, does]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, does)])),
